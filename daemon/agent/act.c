@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What had the device before is dead and its report about to be replaced. */
+/* The worker that had the device before is dead, and its report is about to be replaced. */
 static void drop_gone(struct rb_agent *agent, const char *job, uint32_t device)
 {
     for (struct rb_worker *worker = agent->workers, *next; worker; worker = next) {
@@ -65,7 +65,7 @@ static void on_fetched(int err, const struct rb_why *why, void *context)
     }
 }
 
-/* From where it was made; when that fails, from one node after the other. */
+/* Fetch a blob from the node where it was made; when that fails, from one node after the other. */
 static void fetch(struct rb_agent *agent, const struct rb_agent_action *action)
 {
     const struct rb_facts *facts = rb_store_facts(agent->daemon->store);
@@ -130,7 +130,7 @@ static void tell_to_leave(struct rb_agent *agent, struct rb_worker *worker, bool
     worker->told.left = uv_now(agent->daemon->loop);
     worker->told.saving = saving;
     if (saving)
-        forget_unsaved(worker); /* from now on: why it has not saved yet */
+        forget_unsaved(worker); /* a reason from now on says why it has not saved yet */
     rb_worker_send(worker, &message);
 }
 
@@ -144,7 +144,7 @@ static void tell_to_stay(struct rb_worker *worker)
     rb_worker_send(worker, &message);
 }
 
-/* What is late from now on is another step, or this order; who saves does none. */
+/* Time counts from now, for another step or for this order.  A worker that saves does no step. */
 static void tell_to_freeze(struct rb_agent *agent, struct rb_worker *worker, const char *node)
 {
     Rb__ToWorker message = RB__TO_WORKER__INIT;

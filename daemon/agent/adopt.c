@@ -6,8 +6,9 @@
  *                                        -> its process is killed
  *                        nobody          -> the socket is removed; a report in facts that says it
  *                                           lives is put right by the rules (REPORT_DEAD)
- *                        we cannot ask   -> rubatod ends and says why: who is not adopted is
- *                                           reported dead, and others would wait for it to be */
+ *                        we cannot ask   -> rubatod ends and says why: a worker that is not
+ *                                           adopted is reported dead, and others would wait for
+ *                                           it to be */
 #include "daemon/agent/inside.h"
 
 #include "base/arena.h"
@@ -48,7 +49,7 @@ static int error_of(int number)
     return RB_EIO;
 }
 
-/* RB_EPEER: nobody is there.  RB_EFULL: somebody may be, and we cannot ask. */
+/* RB_EPEER: no worker is there.  RB_EFULL: one may be there, and we cannot ask. */
 static int call(const char *path, int *ret_fd, pid_t *ret_pid, struct rb_why *why)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -81,7 +82,7 @@ static int call(const char *path, int *ret_fd, pid_t *ret_pid, struct rb_why *wh
     return RB_OK;
 }
 
-/* Its first word.  RB_EAGAIN: none comes, with what became of it. */
+/* The first message of a worker.  RB_EAGAIN: none comes; `why` says what happened instead. */
 static int hear(int fd, pid_t pid, ProtobufCMessage **ret_message, struct rb_why *why)
 {
     RB_CLEANUP(rb_buffer_done) struct rb_buffer in = {0};
@@ -110,8 +111,8 @@ static int hear(int fd, pid_t pid, ProtobufCMessage **ret_message, struct rb_why
                : err;
 }
 
-/* Ask who is behind a socket: connect, take the Hello, hang up.  Waits; at start only.  RB_EAGAIN:
- * process *ret_pid is stopped, or silent, or has hung up. */
+/* Ask which worker is behind a socket: connect, take the Hello, hang up.  Waits; at start only.
+ * RB_EAGAIN: process *ret_pid is stopped, or silent, or has hung up. */
 static int ask(const char *path, Rb__Hello **ret_hello, pid_t *ret_pid, struct rb_why *why)
 {
     ProtobufCMessage *message = NULL;
@@ -164,7 +165,7 @@ static void take_report(struct rb_worker *worker, const struct rb_facts *facts)
     }
 }
 
-/* It would be reported as dead, so it has to be; training may wait for it. */
+/* The process would be reported as dead, so it has to be dead; training may wait for its end. */
 static void kill_silent(pid_t pid)
 {
     int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -176,7 +177,7 @@ static void kill_silent(pid_t pid)
     close(pidfd);
 }
 
-/* Whoever has ended since it answered is none that lives. */
+/* A worker that has ended since it answered is not adopted, which is no error. */
 static int follow(struct rb_agent *agent, const Rb__Hello *hello, pid_t pid, struct rb_why *why)
 {
     struct rb_worker *worker = rb_worker_new(agent, hello->job, hello->worker, hello->device, 0);
@@ -192,7 +193,7 @@ static int follow(struct rb_agent *agent, const Rb__Hello *hello, pid_t pid, str
     return RB_OK;
 }
 
-/* RB_EFULL: it may be alive, and we lack what it takes to find out or to follow it. */
+/* RB_EFULL: the worker may be alive, and we lack what it takes to find out or to follow it. */
 static int adopt(struct rb_agent *agent, const char *name, const char *path, struct rb_why *why)
 {
     Rb__Hello *hello = NULL;

@@ -46,7 +46,8 @@ size_t rb_agent_workers(const struct rb_agent *agent); /* living processes */
 
 /* No process is left, and facts have what became of each. */
 bool rb_agent_idle(const struct rb_agent *agent);
-/* But for those who save the state of their job, and end by themselves; returns how many. */
+/* Kill all workers but those that save the state of their job, which end by themselves.  Returns
+ * how many those are. */
 size_t rb_agent_kill_all(struct rb_agent *agent);
 
 /* Leaves workers as they are. */

@@ -69,14 +69,14 @@ static void on_registered(int err, const struct rb_agent_about *about)
     rb_agent_poke_in(about->agent, err ? RB_AGENT_RETRY_MS : 0);
 }
 
-/* Workers remove old ones, as `keep` says, and users what they like: whose folders are gone is
- * looked up on a thread, as they may lie on a network. */
+/* Workers remove old checkpoints, as `keep` says, and users remove what they like.  Which folders
+ * are gone is looked up on a thread, as folders may lie on a network. */
 struct rb_agent_check {
     struct rb_agent_check *next, **self;
     uv_work_t work;
     struct rb_agent *agent; /* NULL: it is gone */
     char *job;
-    int64_t step; /* of the one that was written, and waits for this */
+    int64_t step; /* of the new checkpoint, which waits for this check */
     char *path;
     bool gone;
     size_t n;
@@ -132,7 +132,7 @@ static void check_all(uv_work_t *work)
         check->at[i].gone = is_gone(check->at[i].path);
 }
 
-/* Behind all that, is it to be registered still? */
+/* After the check: is the new checkpoint still to be registered? */
 static void on_checked(uv_work_t *work, int status)
 {
     struct rb_agent_check *check = work->data;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints that workers have written, until facts have them, and what they have left of others.
+/* Checkpoints that workers have written, until facts have them, and what workers have left of
+ * unfinished ones.
  *
  * Saved, or a folder found > [checkpoints, parked, half_saved, copy_parked] > commit > facts */
 #ifndef RB_DAEMON_AGENT_CHECKPOINTS_H
@@ -18,13 +19,13 @@ void rb_agent_take_checkpoint(struct rb_worker *worker, const Rb__Saved *saved);
 Rb__Checkpoint *rb_agent_checkpoint_of(const struct rb_agent *agent, const Rb__Saved *saved,
                                        uint32_t configuration);
 void rb_agent_publish_checkpoints(struct rb_agent_job *job, const struct rb_job_facts *facts);
-void rb_agent_checks_drop(struct rb_agent *agent); /* those under way end without it */
+void rb_agent_checks_drop(struct rb_agent *agent); /* checks under way end without the agent */
 
-/* half_saved.c: of what it has not written to the end nothing stays. */
+/* half_saved.c: remove what the worker has half written or half removed. */
 void rb_agent_remove_half_saved(const struct rb_worker *worker);
 
-/* parked.c: what the saver of this job has written, of which nobody has heard; NULL: nothing that
- * is new, or `worker` is not its saver. */
+/* parked.c: the state that this job's saver has parked and could not report; NULL: there is no new
+ * one, or `worker` is not the saver. */
 Rb__Checkpoint *rb_agent_find_parked(const struct rb_agent *agent, const struct rb_job_facts *job,
                                      const char *worker, uint32_t configuration);
 
@@ -32,9 +33,9 @@ Rb__Checkpoint *rb_agent_find_parked(const struct rb_agent *agent, const struct 
  * Answers the request as node-save does. */
 void rb_agent_copy_parked(struct rb_agent *agent, const char *job, const Rb__Checkpoint *parked,
                           const char *folder, struct rb_request *request);
-/* What a rubatod before this one has left of such copies of the job. */
+/* Remove what an earlier rubatod has left of such copies of the job. */
 void rb_agent_remove_half_copied(struct rb_agent *agent, const struct rb_job_facts *job);
 bool rb_agent_copies(const struct rb_agent *agent, const char *job); /* is one under way? */
-void rb_agent_copies_drop(struct rb_agent *agent); /* those under way answer nobody any more */
+void rb_agent_copies_drop(struct rb_agent *agent); /* copies under way answer no request any more */
 
 #endif

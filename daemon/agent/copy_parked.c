@@ -4,13 +4,13 @@
  *
  *     STATE/jobs/ID/park/step-N > copy > FOLDER/.copy-ID-step-N > rename > FOLDER/step-N
  *
- * What its manifest lists, and that last, so that no half is taken for the whole.  On a thread, as
- * folders may be on a network; whoever asks for the same again waits for it, and finds it there. It
- * is not registered in facts: only who trains may do that, and the job itself goes on from what is
- * parked.
+ * The files that the manifest lists are copied, and then the manifest, so that no half is taken for
+ * the whole.  The copy is made on a thread, as folders may be on a network; a second request for it
+ * waits for the first, and finds the copy there.  The copy is not registered in facts: only a job
+ * that trains may do that, and this job itself goes on from what is parked.
  *
- * A rubatod that ends as it copies leaves a half.  The next one removes it when it first hears of
- * the job, and so does each copy. */
+ * A rubatod that ends as it copies leaves a half.  The next rubatod removes the half when it first
+ * hears of the job, and so does each further copy. */
 #include "daemon/agent/checkpoints.h"
 
 #include "base/arena.h"
@@ -36,7 +36,7 @@ struct rb_agent_copy {
     struct rb_request *request; /* NULL: halves are removed, and no more */
     char *job, *folder;
     char *from, *name, *temporary, *to; /* NULL where there is no request */
-    bool waits; /* for another one of the job: each removes what it finds of it */
+    bool waits; /* for another copy of the job: each removes the halves that it finds */
     int64_t step;
     int err;
     struct rb_why why;
@@ -52,8 +52,8 @@ static int fail(struct rb_agent_copy *copy, const char *verb, const char *path)
                       strerror(number));
 }
 
-/* As far as the kernel copies by itself, which it does not from one kind of file system to another,
- * and the rest. */
+/* The kernel copies what it can, which is nothing from one kind of file system to another; the rest
+ * is read and written here. */
 static int copy_bytes(struct rb_agent_copy *copy, const char *from, int in, const char *to, int out)
 {
     RB_CLEANUP(rb_freep) char *piece = rb_alloc(PIECE);
@@ -104,7 +104,7 @@ static int copy_folder(struct rb_agent_copy *copy)
     return err ? err : rb_file_sync_folder(copy->temporary, &copy->why);
 }
 
-/* Are the two lists of what is in them, with its digests, the same? */
+/* Do both manifests list the same files, with the same digests? */
 static bool is_there(const struct rb_agent_copy *copy)
 {
     json_t *ours = NULL, *theirs = NULL;
@@ -201,7 +201,7 @@ static void start(struct rb_agent_copy *copy)
     uv_queue_work(copy->agent->daemon->loop, &copy->work, work_on, on_copied);
 }
 
-/* Of a job the one that was asked for last. */
+/* The copy of a job that was asked for last. */
 static struct rb_agent_copy *find_last(const struct rb_agent *agent, const char *job)
 {
     struct rb_agent_copy *copy = agent->copies;
@@ -269,7 +269,7 @@ void rb_agent_copy_parked(struct rb_agent *agent, const char *job, const Rb__Che
     start_in_turn(copy);
 }
 
-/* Who has it parked is the only one that may be copying it. */
+/* Only the node that has the state parked can have been copying it. */
 void rb_agent_remove_half_copied(struct rb_agent *agent, const struct rb_job_facts *job)
 {
     const Rb__Checkpoint *parked = job->state.message ? job->state.state->parked : NULL;

@@ -88,7 +88,7 @@ static bool has_member(const Rb__Configuration *configuration, const char *worke
     return false;
 }
 
-/* A live configuration that speaks of this worker. */
+/* A live configuration that has this worker as a member. */
 static const Rb__Configuration *spoken_of(const struct rb_job_facts *job, const char *worker)
 {
     for (size_t i = job ? job->configurations.n : 0; i-- > 0;) {

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { USED_PARTS = 16 }; /* memory in use is said anew when it differs by so much of it */
+enum { USED_PARTS = 16 }; /* memory in use is told again when it has changed by over one part */
 
 static Rb__Device *add(struct rb_devices *devices, uint32_t index, const char *kind)
 {
@@ -65,7 +65,8 @@ int rb_devices_take(struct rb_devices *devices, const char *line, struct rb_why 
     return 0;
 }
 
-/* What a core does, and so all of them.  Where it cannot be said, plans are not priced: no more. */
+/* Measure one core, for all of them.  Where that fails plans are not priced, and no more is lost.
+ */
 static void measure_cores(struct rb_devices *devices, const char *worker)
 {
     const char *arguments[] = {worker, "--devices", "cpu", NULL};
@@ -136,7 +137,7 @@ void rb_devices_free(struct rb_devices *devices)
     free(devices);
 }
 
-/* `text` into *at, NULL for an empty one; true: that is something else than it was. */
+/* Put `text` into *at, NULL for an empty text; true: it has changed. */
 static bool say(char **at, const char *text)
 {
     const char *before = *at ? *at : "";

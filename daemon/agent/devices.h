@@ -3,7 +3,7 @@
  *
  * rubato-worker --devices cuda > [devices] > presence (the node's fact), agent (spawning)
  *
- * Looked for once, when rubatod starts; rubatod itself opens no GPU. */
+ * Devices are looked for once, when rubatod starts; rubatod itself opens no GPU. */
 #ifndef RB_DAEMON_AGENT_DEVICES_H
 #define RB_DAEMON_AGENT_DEVICES_H
 
@@ -30,7 +30,8 @@ void rb_devices_free(struct rb_devices *devices);
 /* What a line of `rubato-worker --devices` says, added to `devices`. */
 int rb_devices_take(struct rb_devices *devices, const char *line, struct rb_why *why);
 
-/* What is known of the health of devices->at[i] (empty: nothing); true: others should be told. */
+/* Note the health of devices->at[i]; an empty text: nothing is known.  True: others should be told.
+ */
 bool rb_devices_note(struct rb_devices *devices, size_t i, const char *sick, const char *slow,
                      uint64_t used);
 

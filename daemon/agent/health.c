@@ -19,7 +19,7 @@ struct watched {
     struct rb_nvml_look look;
 };
 
-/* While `looking`, the other thread has all but the first half. */
+/* While `looking`, the other thread owns all fields but the first half. */
 struct rb_health {
     struct rb_devices *devices;
     struct rb_presence *presence;

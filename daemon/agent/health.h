@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Health: every few seconds this node's GPUs are looked at; one that is sick is left, and nobody
- * new comes to it.
+/* Health: every few seconds this node's GPUs are looked at; jobs leave a sick GPU, and no new
+ * worker comes to it.
  *
  * nvml > [health] > devices > presence (the node's fact) > coordinator
  *
- * A sick GPU is like a drained node of that one device: who trains on it moves off, without a step
- * lost where it still works.  It stays sick until rubatod is started again, which is what follows a
- * repair.  Looking is done by another thread. */
+ * A sick GPU is like a drained node of that one device: the job that trains on it moves off, and
+ * loses no step if the GPU still works.  The GPU stays sick until rubatod is restarted, which is
+ * what follows a repair.  Another thread does the looking. */
 #ifndef RB_DAEMON_AGENT_HEALTH_H
 #define RB_DAEMON_AGENT_HEALTH_H
 

@@ -14,7 +14,7 @@ struct rb_agent_action;
 struct rb_agent_check;
 struct rb_agent_copy;
 struct rb_agent_job;
-struct rb_agent_known_death; /* of a worker, of ours or told us by its agent */
+struct rb_agent_known_death; /* of a worker: ours, or one whose agent told us */
 struct rb_agent_save;
 struct rb_arena;
 struct rb_silence;
@@ -40,18 +40,18 @@ struct rb_agent {
     struct rb_agent_check *checks; /* checkpoints.c */
     struct rb_agent_copy *copies;  /* copy_parked.c */
     uint64_t next_save;
-    unsigned events; /* told of, in their keys: several may be of one millisecond */
+    unsigned events; /* told so far; part of their keys, as several may share a millisecond */
     uint64_t fence;
-    uint32_t fetches; /* tries, to go round the nodes */
+    uint32_t fetches; /* tries in vain: they say which node is asked next */
     bool started;
     int closing;
 };
 
-/* agent.c: a round of the rules, soon or in so long */
+/* agent.c: run a round of the rules, soon or in `ms` milliseconds */
 void rb_agent_poke(struct rb_agent *agent);
 void rb_agent_poke_in(struct rb_agent *agent, uint64_t ms);
 
-/* act.c: do it; `worker`, of actions that are about one, may be gone behind it */
+/* act.c: carry out an action; `worker`, of an action that is about one, may be gone behind it */
 void rb_agent_act(struct rb_agent *agent, const struct rb_agent_action *action,
                   struct rb_worker *worker, struct rb_arena *arena);
 

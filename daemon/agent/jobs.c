@@ -78,7 +78,7 @@ static void job_free(struct rb_agent_job *job)
     free(job);
 }
 
-/* The job was deleted, and its workers are gone: so go its folder and its blobs. */
+/* The job was deleted, and its workers are gone: remove its folder and its blobs. */
 static void remove_job(struct rb_agent *agent, struct rb_agent_job *job,
                        const struct rb_facts *facts)
 {
@@ -132,7 +132,7 @@ static void take_deletions(struct rb_agent *agent, const struct rb_facts *facts)
 }
 
 /* Only a deletion that was seen to be asked for removes folders: an etcd that has lost its data
- * must not take the jobs' with it. */
+ * must not take the data of jobs with it. */
 void rb_agent_jobs_follow(struct rb_agent *agent)
 {
     const struct rb_facts *facts = rb_store_facts(agent->daemon->store);
@@ -155,7 +155,7 @@ void rb_agent_jobs_follow(struct rb_agent *agent)
         const struct rb_job_facts *found = rb_facts_job(facts, job->id);
         next = job->next;
         if ((!found || !found->job.message) && job->deleted && !has_workers(agent, job) &&
-            !rb_agent_copies(agent, job->id)) /* somebody was promised those */
+            !rb_agent_copies(agent, job->id)) /* a caller was promised a copy */
             remove_job(agent, job, facts);
     }
 }

@@ -27,10 +27,10 @@ struct rb_agent_job {
     char *id;
     char *folder;                    /* STATE/jobs/ID */
     char *model, *weights, *profile; /* digests, to be removed with the job; no profile: NULL */
-    bool deleted;                    /* its wish said so, or its deletion */
+    bool deleted;                    /* its wish said so, or its deletion key */
     bool met;                        /* facts have told of it */
     struct rb_rows *rows;            /* NULL until needed */
-    bool rows_failed;                /* the last one could not be written */
+    bool rows_failed;                /* the last row could not be written */
 
     /* What rank 0 told: throughput is over the last rows. */
     Rb__Progress progress;
@@ -46,17 +46,17 @@ struct rb_agent_job {
     struct rb_agent_checkpoint *checkpoints;
 
     struct rb_agent_plan *plans; /* by the shares that they are for */
-    uint32_t planned_ahead;      /* the configuration whose next loss is among them, */
-    size_t planned_ranks;        /* for the first so many of its ranks */
-    Rb__Model *planned_model;    /* while there are more to plan for */
+    uint32_t planned_ahead;      /* the configuration for whose next loss there are plans, */
+    size_t planned_ranks;        /* of one of its first so many ranks */
+    Rb__Model *planned_model;    /* while ranks are left to plan for */
 };
 
 struct rb_agent_job *rb_agent_job(struct rb_agent *agent, const char *id); /* makes it */
 struct rb_agent_job *rb_agent_job_known(struct rb_agent *agent, const char *id);
 bool rb_agent_id_valid(const char *id); /* fit to be a folder's name */
 struct rb_rows *rb_agent_rows(struct rb_agent_job *job, struct rb_why *why);
-/* Make the table level with facts; of jobs that were deleted, and have no worker here any more,
- * remove folders and blobs. */
+/* Bring the table up to date with facts; remove the folders and blobs of deleted jobs that have no
+ * worker here any more. */
 void rb_agent_jobs_follow(struct rb_agent *agent);
 void rb_agent_jobs_free(struct rb_agent *agent);
 

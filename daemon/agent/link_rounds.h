@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the last rounds of measuring a link have found, of which the best is what it can do.
+/* What the last rounds of measuring a link have found: the best of them is what the link can do.
  *
  * links > [link_rounds] > the node's fact
  *
- * Pure.  Jobs that train on the link take from what a burst sees, but not in each of so many
- * rounds: between its sums a job computes.  A link that has become slow shows in all of them. */
+ * Pure.  A job that trains on the link takes some of it from a burst, but not in each of so many
+ * rounds: between its sums a job computes.  A link that has become slow shows in all rounds. */
 #ifndef RB_DAEMON_AGENT_LINK_ROUNDS_H
 #define RB_DAEMON_AGENT_LINK_ROUNDS_H
 
@@ -19,13 +19,13 @@ struct rb_link_rounds {
     unsigned now; /* the round under way; it replaces the oldest */
 };
 
-/* Nothing is known of the next round yet. */
+/* Begin the next round, of which nothing is known yet. */
 void rb_link_rounds_next(struct rb_link_rounds *rounds);
 
-/* Of a peer in this round: the better of it and of the others counts. */
+/* Note what a peer showed in this round: the best of all its peers counts. */
 void rb_link_rounds_note(struct rb_link_rounds *rounds, double bandwidth, double latency);
 
-/* Of all rounds. */
+/* The best of all rounds. */
 struct rb_link_round rb_link_rounds_best(const struct rb_link_rounds *rounds);
 
 #endif

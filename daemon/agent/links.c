@@ -16,15 +16,15 @@ enum {
     REPEATS = 3, /* of each size: others may have had the cores */
     FIRST = 64 << 10,
     MOST = 16 << 20,
-    PIECE = 256 << 10, /* small ones take a core longer than a quick link */
-    LONG_MS = 80,      /* and a burst says something */
+    PIECE = 256 << 10, /* smaller ones take a core longer than they take a quick link */
+    LONG_MS = 80,      /* a burst that takes this long says something */
     TIMEOUT_MS = 5000,
     RETRY_MS = 2000,
-    TRIES = 3, /* that may fail in all */
+    TRIES = 3, /* that may fail in a round */
 };
 
-/* Later rounds: what the first one lacked may be there by then, above all cores.  The last again
- * and again. */
+/* Waits before later rounds: what the first round lacked, above all cores, may be there by then.
+ * The last wait is for all further rounds. */
 static const uint64_t again_ms[] = {1000, 10000, 60000, 600000};
 
 /* Calls that go one behind the other: empty ones, then bursts that grow. */
@@ -33,7 +33,7 @@ struct burst {
     struct rb_client_call *call; /* NULL: nobody is asked */
     int repeats;                 /* of this size */
     double shortest, best;       /* of these: seconds, bytes a second */
-    double round_trip;           /* of those without bytes, with connecting */
+    double round_trip;           /* of the empty calls, with connecting */
     size_t asked, got;
     uint64_t begun; /* ns */
 };
@@ -63,7 +63,8 @@ static bool was_asked(const struct rb_links *links, const char *node)
     return false;
 }
 
-/* The next behind this one by name that is on another host; NULL: there is none. */
+/* The next node behind this one by name that is on another host and was not asked yet; NULL: there
+ * is none. */
 static const char *next_peer(const struct rb_links *links)
 {
     const struct rb_fact_list *nodes = &rb_store_facts(links->daemon->store)->nodes;
@@ -111,7 +112,7 @@ static void forget_peers(struct rb_links *links)
 
 static void on_again(uv_timer_t *timer);
 
-/* The next round, once somebody has been asked in this one. */
+/* Plan the next round, once a peer has been asked in this one. */
 static void plan_again(struct rb_links *links)
 {
     unsigned last = RB_COUNT(again_ms) - 1;
@@ -147,7 +148,7 @@ static void fail(struct rb_links *links, const struct rb_why *why)
 
 static void finish(struct rb_links *links)
 {
-    /* There and back, to connect, with TLS to agree, and to call. */
+    /* A round trip each to connect, with TLS to agree, and to call. */
     double latency = links->burst.round_trip / (links->daemon->settings->tls ? 6 : 4);
 
     rb_link_rounds_note(&links->found, links->burst.best, latency);
@@ -224,7 +225,7 @@ static void ask(struct rb_links *links, size_t bytes)
                                  });
 }
 
-/* So many bytes, of no meaning. */
+/* Send as many bytes as were asked for, of no meaning. */
 static void send_burst(struct rb_request *request, void *context)
 {
     json_int_t bytes = json_integer_value(json_object_get(rb_request_body(request), "bytes"));

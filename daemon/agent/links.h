@@ -3,12 +3,13 @@
  *
  * facts > [links] > the node's fact > planner
  *
- * A node asks a few others, those behind it in the order of names, so that nobody is asked by all.
- * Each sends it bytes, three times each and four times as many as before until they take long
- * enough.  The quickest of the others says what this node's own link can do, now or 1 s, 10 s, a
- * minute and then each 10 minutes later: who lacks a core now, as nodes that start do, cannot show
- * what a link can do, and no link can while a job uses it.  So of the last rounds the best counts
- * (link_rounds.h).  Nodes of one host are not asked: they share its memory. */
+ * A node asks a few others, those behind it in the order of names, so that no node is asked by all.
+ * Each of them sends it bursts, three of each size, and each size is four times the one before,
+ * until a burst takes long enough.  The quickest peer says what this node's own link can do.  There
+ * is a round now, and again 1 s, 10 s, a minute and then each 10 minutes later: a node that lacks a
+ * core now, as nodes that start do, cannot show what a link can do, and no link can while a job
+ * uses it.  So the best of the last rounds counts (link_rounds.h).  Nodes of one host are not
+ * asked: they share its memory. */
 #ifndef RB_DAEMON_AGENT_LINKS_H
 #define RB_DAEMON_AGENT_LINKS_H
 

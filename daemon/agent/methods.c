@@ -42,7 +42,7 @@ static int64_t number(struct rb_request *request, const char *key, int64_t other
     return json_is_integer(value) ? json_integer_value(value) : otherwise;
 }
 
-/* Also one that facts have lost, and this node has not. */
+/* True also for a job that facts have lost, and this node has not. */
 static bool is_known(struct rb_agent *agent, const char *id)
 {
     RB_CLEANUP(rb_freep) char *folder = rb_format("%s/%s", agent->jobs_folder, id);
@@ -103,8 +103,8 @@ static void replace(char *bytes, size_t size, unsigned char least, unsigned char
             bytes[i] = '?';
 }
 
-/* Whole UTF-8 for JSON: what is not becomes '?'.  So does a zero byte, which a loss of power leaves
- * and readers of JSON refuse. */
+/* Make valid UTF-8 for JSON.  A zero byte, which a loss of power leaves and readers of JSON refuse,
+ * becomes '?'; where the text is still not valid, so does each byte beyond ASCII. */
 static json_t *log_text(char *bytes, size_t size)
 {
     json_t *text;
@@ -169,7 +169,8 @@ static void node_logs(struct rb_request *request, void *context)
 
 /* ---- node-save ------------------------------------------------------------------------------- */
 
-/* Who saves before it leaves answers between its tries; the others wait for it and save nothing. */
+/* A worker that saves before it leaves answers between its tries; the others wait for it and save
+ * nothing. */
 static bool is_before(const struct rb_worker *worker, const struct rb_worker *other)
 {
     if (worker->told.saving != other->told.saving)
@@ -179,7 +180,8 @@ static bool is_before(const struct rb_worker *worker, const struct rb_worker *ot
     return worker->rank < other->rank;
 }
 
-/* Who has the state: the one that saves it, or of the newest configuration the lowest rank. */
+/* A worker that has the state: the one that saves it, or the lowest rank of the newest
+ * configuration. */
 static struct rb_worker *choose(const struct rb_agent *agent, const struct rb_agent_job *job)
 {
     struct rb_worker *best = NULL;
@@ -210,7 +212,7 @@ static char *save_folder(const struct rb_agent *agent, const struct rb_agent_job
     return told ? rb_string(told) : rb_format("%s/checkpoints", job->folder);
 }
 
-/* What it goes on from, where it has no processes. */
+/* The parked state that the job goes on from while it has no processes, if it is on this node. */
 static const Rb__Checkpoint *parked_here(const struct rb_agent *agent,
                                          const struct rb_agent_job *job)
 {
@@ -289,8 +291,8 @@ void rb_agent_saved(struct rb_worker *worker, const Rb__Saved *saved)
         free(save);
         return;
     }
-    /* Asked for by a rubatod before this one, or before a link broke.  Exports are no checkpoints.
-     */
+    /* The save was asked for by an earlier rubatod, or before a link broke.  Exports are no
+     * checkpoints. */
     const char *name = strrchr(saved->folder, '/');
     if (!saved->error && name && rb_checkpoint_step(name + 1) >= 0)
         rb_agent_take_checkpoint(worker, saved);

@@ -21,7 +21,7 @@ struct rb_notice {
     uint64_t every_ms;
     struct rb_notice_command *command; /* under way */
     bool said;                         /* the last answer was that it will be taken away */
-    bool confused;                     /* the last answer was none */
+    bool confused;                     /* the last answer was neither yes nor no */
     bool pending, writing;             /* the drain is to be written, is being written */
     uint64_t told, deadline;           /* unix ms; 0: no time was named */
     int64_t lease;                     /* that the drain was written with */
@@ -62,7 +62,7 @@ static void put_event(const struct rb_notice *notice, const char *text, struct r
     rb_writes_event(writes, RB_ANY_REVISION, &event, "notice-%s", event.node);
 }
 
-/* Somebody has it drained by then already. */
+/* A cordon has the node drained by then already. */
 static bool drained(const struct rb_notice *notice, const struct rb_fact *cordon)
 {
     const Rb__Cordon *value = cordon ? cordon->cordon : NULL;

@@ -65,7 +65,7 @@ static void on_time(uv_timer_t *timer)
 {
     struct rb_notice_command *command = timer->data;
     if (command->ended)
-        command->drained = true; /* something that it has left behind has its output still */
+        command->drained = true; /* a process that it left behind still holds its output */
     else
         command->killed = true;
     kill_group(command);
@@ -82,7 +82,7 @@ static void on_ended(uv_process_t *process, int64_t status, int number)
     settle(command);
 }
 
-/* Beyond what is looked at it is read and forgotten, so that the command does not wait. */
+/* Output beyond what is looked at is read and dropped, so that the command does not wait. */
 static void on_room(uv_handle_t *handle, size_t suggested, uv_buf_t *room)
 {
     struct rb_notice_command *command = handle->data;
@@ -106,7 +106,7 @@ static void on_output(uv_stream_t *stream, ssize_t n, const uv_buf_t *room)
     settle(command);
 }
 
-/* The words of a text that is cut up for them; NULL behind the last. */
+/* Cut `text` up into words, in place; NULL behind the last. */
 static void split(char *text, char *words[WORDS_MOST + 1])
 {
     size_t n = 0;

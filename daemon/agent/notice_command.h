@@ -3,9 +3,9 @@
  *
  * settings > [notice_command] > notice
  *
- * No shell: the words between blanks are the program and its arguments.  It gets 10 s, no input,
- * and its first 64 bytes of output are looked at; when it ends, or its time is over, whatever it
- * has started in its process group is killed. */
+ * No shell: the words between blanks are the program and its arguments.  The program gets 10 s and
+ * no input, and the first 64 bytes of its output are looked at.  When it ends, or its time is over,
+ * whatever it has started in its process group is killed. */
 #ifndef RB_DAEMON_AGENT_NOTICE_COMMAND_H
 #define RB_DAEMON_AGENT_NOTICE_COMMAND_H
 
@@ -29,8 +29,8 @@ int rb_notice_command_run(uv_loop_t *loop, const char *command, uint64_t timeout
 /* Kill it; `done` does not run. */
 void rb_notice_command_stop(struct rb_notice_command *command);
 
-/* What the output of a command says that ended well: in so many seconds; -1 where it says nothing.
- * RB_EINVAL for anything but one number. */
+/* What the output of a command that ended well says: the seconds until the node is taken away; -1
+ * where it says nothing.  RB_EINVAL for anything but one number. */
 int rb_notice_command_read(const char *output, double *ret_seconds);
 
 #endif

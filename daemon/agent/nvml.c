@@ -66,7 +66,7 @@ struct rb_nvml {
     struct rb_nvml_gpu *gpus;
 };
 
-/* Where a name is old or new, either; false: there is neither. */
+/* Find a function by its new name or its older one; false: there is neither. */
 static bool find(void *library, void *ret, const char *name, const char *older)
 {
     void *found = dlsym(library, name);
@@ -163,7 +163,8 @@ int rb_nvml_find(struct rb_nvml *nvml, const char *bus, struct rb_nvml_gpu **ret
     return 0;
 }
 
-/* Errors of the GPU or of its links; others are of the program that ran on it, which has ended. */
+/* What an error of the GPU or of its links is.  Other errors are of the program that ran on it,
+ * which has ended. */
 static const char *what_is(unsigned long long xid)
 {
     static const struct {

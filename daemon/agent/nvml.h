@@ -34,7 +34,7 @@ int rb_nvml_find(struct rb_nvml *nvml, const char *bus, struct rb_nvml_gpu **ret
 /* Take what the driver has told since the last time, of all GPUs that were found. */
 void rb_nvml_listen(struct rb_nvml *nvml);
 
-/* What has made a GPU sick stays said. */
+/* The reason that has made a GPU sick is told by each later look, too. */
 void rb_nvml_look_at(struct rb_nvml_gpu *gpu, struct rb_nvml_look *ret_look);
 
 #endif

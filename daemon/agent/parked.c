@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker has parked that ended before it could say so, or with the rubatod that it told. */
+/* The state that a worker has parked, where it ended before it could say so, or together with the
+ * rubatod that it told. */
 #include "daemon/agent/checkpoints.h"
 
 #include "base/arena.h"
@@ -20,7 +21,7 @@ static uint64_t bytes_of(json_t *manifest)
     return bytes;
 }
 
-/* Of this pause, and not what an earlier one has left? */
+/* Is the state of this pause, and not left by an earlier one? */
 static bool is_new(const struct rb_job_facts *job, const char *path, int64_t step)
 {
     const Rb__Checkpoint *before = job->state.state->parked;

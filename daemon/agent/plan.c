@@ -3,9 +3,10 @@
  *
  *   shares + model  >  STATE/jobs/ID/plans/DIGEST
  *
- * A plan follows from the model and from who computes and holds what, so it is made once for each
- * distribution of shares and known by that; and what follows a death of the active configuration is
- * made ahead, that nobody waits for it then: one a turn of the loop, which has a lease to keep. */
+ * A plan follows from the model and from which rank computes and holds what, so it is made once for
+ * each distribution of shares and known by that.  Plans for what is left after a death in the
+ * active configuration are made ahead, so that no worker waits for them then: one plan a turn of
+ * the loop, which has a lease to keep. */
 #include "daemon/agent/plan.h"
 
 #include "base/buffer.h"
@@ -84,8 +85,8 @@ static bool is_kept(const char *path, const char *digest)
     return !strcmp(found, digest);
 }
 
-/* Write a plan into the job's folder, named by its content, if it is not there yet.  One that is
- * asked for again is as new as one that is written: the oldest go (tidy). */
+/* Write a plan into the job's folder, named by its content, if it is not there yet.  A plan that is
+ * asked for again becomes as new as one just written: tidy removes the oldest. */
 static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *plans = rb_format("%s/plans", folder);
@@ -193,7 +194,7 @@ int rb_agent_plan(struct rb_agent *agent, const struct rb_job_facts *facts,
 
 /* ---- Ahead ----------------------------------------------------------------------------------- */
 
-/* What follows when this rank dies. */
+/* Plan for what is left when this rank dies. */
 static void plan_without(struct rb_agent *agent, const struct rb_job_facts *facts,
                          const Rb__Configuration *active, size_t rank, Rb__Model **model)
 {
@@ -216,8 +217,8 @@ static bool has_member_here(const struct rb_agent *agent, const Rb__Configuratio
     return false;
 }
 
-/* Of the files the newest stay.  No more is remembered of any now, so that whatever is needed again
- * is looked for, and written where it has gone. */
+/* Keep the newest files.  No plan is remembered at this point, so one that is needed again is
+ * looked for, and written again where its file is gone. */
 static void tidy(const struct rb_agent_job *job)
 {
     RB_CLEANUP(rb_freep) char *plans = rb_format("%s/plans", job->folder);

@@ -42,8 +42,8 @@ static void take_pace(struct rb_worker *worker, const Rb__Row *row)
     rb_agent_poke_in(worker->agent, PROGRESS_MS);
 }
 
-/* A job that skips steps goes on as if nothing were, so it is said; not of each, which may be many.
- */
+/* A job that skips steps goes on as if nothing had happened, so an event says so: not of each step,
+ * for there may be many. */
 static void tell_skipped(struct rb_worker *worker, const Rb__Row *row)
 {
     struct rb_agent_job *job = worker->job;
@@ -66,7 +66,7 @@ static bool is_further(uint32_t configuration, int64_t step, const Rb__Progress 
                                                 : step > than->step;
 }
 
-/* All but throughput.  False: it was as far. */
+/* Take all of a row but throughput.  False: the job was that far already. */
 static bool go_on(Rb__Progress *progress, const Rb__Row *row)
 {
     if (!is_further(row->configuration, row->step, progress))
@@ -142,8 +142,8 @@ static bool all_is_said(const struct rb_agent_job *job)
     return false;
 }
 
-/* Each worker says its rows some at a time.  Where all have died, another may have said more than
- * rank 0. */
+/* Each worker tells its rows some at a time.  Where all have died, another worker may have told
+ * more of them than rank 0. */
 static void take_heard(struct rb_agent_job *job)
 {
     const Rb__Progress *heard = &job->heard;
@@ -181,7 +181,7 @@ void rb_agent_publish_progress(struct rb_agent_job *job, const struct rb_job_fac
     }
     struct rb_writes writes = {0};
     rb_writes_guard(&writes, facts->state.revision, "%s", facts->state.key);
-    /* What the rubatod before this one has sent may still come. */
+    /* A write of the rubatod before this one may still come. */
     rb_writes_put(&writes, facts->progress.revision, &job->progress.base, "jobs/%s/progress",
                   job->id);
     job->progress_dirty = false;

@@ -30,9 +30,10 @@ static Rb__WorkerReport__State state_of(const struct rb_worker *worker)
                                : RB__WORKER_REPORT__STATE__STARTING;
 }
 
-/* Where what it has done cannot be in facts before they know that its configuration trains, which
- * they learn from its report, that report is silent about the state behind the last step: with it
- * the job would be over, and its last loss not be known. */
+/* May the report name the state behind the last step?  With it the job is over, so progress must be
+ * in facts first, or the last loss would not be known.  But facts take progress only once they know
+ * that the configuration trains, which they learn from this report: until then the report is silent
+ * about that state. */
 static bool is_over(const struct rb_worker *worker, const struct rb_job_facts *facts)
 {
     const struct rb_agent_job *job = worker->job;
@@ -97,8 +98,8 @@ static void on_reported(int err, const struct rb_agent_about *about)
         rb_agent_poke(about->agent);
 }
 
-/* The last rows go first: who hears from its report that the job has ended, or stands still, hears
- * of its last step, too. */
+/* The last rows go first: a reader that learns from the report that the job has ended, or stands
+ * still, then knows of its last step, too. */
 static bool must_wait(const struct rb_worker *worker, const struct rb_job_facts *facts)
 {
     const struct rb_agent_job *job = worker->job;
@@ -139,8 +140,8 @@ static void report(struct rb_worker *worker)
 
 /* ---- The final state ------------------------------------------------------------------------- */
 
-/* Without it the job would never end, and its result be lost with its workers: a disk that was full
- * may have room again. */
+/* Without the final state the job would never end, and its result would be lost with its workers.
+ * A disk that was full may have room again. */
 static void save_final_again(struct rb_worker *worker)
 {
     uint64_t now = uv_now(worker->agent->daemon->loop);

@@ -13,7 +13,7 @@ struct rb_agent_job;
 struct rb_job_facts;
 struct rb_worker;
 
-/* commit.c: a commit may end when what it is about is gone, so that is known by name */
+/* commit.c: a commit may end when its job or worker is gone, so both are known by name */
 struct rb_agent_about {
     struct rb_agent *agent;
     const char *job, *worker; /* worker: or NULL */
@@ -31,8 +31,8 @@ void rb_agent_tell(struct rb_worker *worker, const char *kind, const char *text)
 /* progress.c */
 void rb_agent_take_row(struct rb_worker *worker, const Rb__Row *row, bool rank_0);
 void rb_agent_publish_progress(struct rb_agent_job *job, const struct rb_job_facts *facts);
-/* Comes no row behind what it has told?  It is done, has saved what is parked, or is gone, and no
- * other of its job is here. */
+/* Will no further row come?  The worker is done, has saved what is parked, or is gone and no other
+ * worker of its job is here. */
 bool rb_agent_rows_end(const struct rb_worker *worker);
 
 #endif

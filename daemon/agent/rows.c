@@ -35,7 +35,7 @@ struct place {
 /* A line that a later one of the same step has replaced. */
 struct lost {
     uint64_t offset;
-    uint32_t earlier; /* such a one of the same step, + 1; 0: none */
+    uint32_t earlier; /* the lost line before it of the same step, + 1; 0: none */
 };
 
 struct rb_rows {

@@ -37,7 +37,7 @@ static void spawn(struct rb_rules *rules, const struct rb_job_facts *job,
     if (member->worker || configuration->state != RB__CONFIGURATION__STATE__PREPARING)
         return;
     if (report && report->worker->spawned_for == configuration->number)
-        return; /* it has been and is gone: the coordinator will decide anew */
+        return; /* it was here and is gone: the coordinator will decide anew */
     for (size_t w = 0; w < view->n; w++)
         if (view->workers[w].device == member->device && !view->workers[w].gone)
             return; /* of whatever job: facts may not know of it yet */
@@ -63,7 +63,7 @@ static bool have_blob(struct rb_rules *rules, const struct rb_job_facts *job, co
     return false;
 }
 
-/* Is everyone there, with an address? */
+/* Is every member there, with an address? */
 static bool all_met(const struct rb_job_facts *job, const Rb__Configuration *configuration)
 {
     for (size_t rank = 0; rank < configuration->n_members; rank++) {
@@ -96,15 +96,16 @@ static void go(struct rb_rules *rules, const struct rb_job_facts *job, size_t w,
     rb_rules_act_on(rules, RB_AGENT_GO, job, w)->number = number;
 }
 
-/* What a process says of configurations is of the newest.  Their numbers rise, so to whom a later
- * one was given this one is nothing new. */
+/* A process tells of the newest configuration only.  Numbers rise, so for a process that was given
+ * a later one this one is nothing new. */
 static bool has_heard(const struct rb_agent_worker *worker, uint32_t number)
 {
     return worker->configured >= number || worker->ready >= number || worker->unready >= number;
 }
 
-/* What is left behind a death has a lower number than what was prepared beside, which the process
- * may have heard of.  A later loss has taken it further. */
+/* What is left after a death has a lower number than a configuration that was prepared beside, of
+ * which the process may have heard.  A higher number counts only where it is a spare one: then a
+ * later loss has taken the process further. */
 static void tend_survivor(struct rb_rules *rules, const struct rb_job_facts *job,
                           const Rb__Configuration *configuration, size_t rank, size_t w)
 {
@@ -204,7 +205,8 @@ static const Rb__Configuration *find_left(const struct rb_rules *rules,
     return rb_contingency_next(job, &known, rules->arena);
 }
 
-/* Members of ours go to what is left at once.  What prepares beside can be flipped to no more. */
+/* Our members go to what is left at once.  A configuration that prepares beside can be flipped to
+ * no more. */
 static void tend_left(struct rb_rules *rules, const struct rb_job_facts *job,
                       const Rb__Configuration *left)
 {

@@ -3,8 +3,8 @@
  *
  * facts, workers > [rules] > agent
  *
- * Pure, and about the present only: called again after each change, it says again what is still to
- * be done, so nothing is lost when an action fails or rubatod is started anew.
+ * The rules are pure, and about the present only: called again after each change, they say again
+ * what is still to be done, so nothing is lost when an action fails or rubatod is started anew.
  *
  *              spawn            Hello           configure, go
  *   (nothing) -------> starting -------> idle ---------------> training -+
@@ -14,18 +14,19 @@
  *                                        gone --> forgotten, once no live configuration and no
  *                                                 saver speaks of it
  *
- * When members of the active configuration are proven dead, what is left of it
- * (daemon/facts/contingency.h) is prepared and gone to at once, whether facts have it or not.
+ * When members of the active configuration are proven dead, the others prepare what is left of it
+ * (daemon/facts/contingency.h) and go to it at once, whether facts have it or not.
  *
- * A saver that is none any more is told to stay: it could not save, and the job goes on with it.
+ * A worker that is no longer the job's saver is told to stay: it could not save, and the job goes
+ * on with it.
  *
- * Where no step gets done, a member's node has lost its lease and does not answer, it may have been
- * stopped whole: then no link ends.  Whoever waits is told to freeze, as if one had; what follows
- * is the coordinator's to decide (daemon/decide/crash.c).
+ * A node may be stopped as a whole: then no link ends.  So where no step gets done, and a member's
+ * node has lost its lease and does not answer, the workers that wait for it are told to freeze, as
+ * if a link had ended.  The coordinator decides what follows (daemon/decide/crash.c).
  *
  * A process that is stopped, or does not answer, is killed: its peers wait for it, and may go on
- * without it only when it has ended.  So is one that is here still when the node must have been
- * left, if its job can go on without it. */
+ * without it only when it has ended.  A process that is still here when the node must have been
+ * left is killed, too, if its job can go on without it. */
 #ifndef RB_DAEMON_AGENT_RULES_H
 #define RB_DAEMON_AGENT_RULES_H
 
@@ -42,16 +43,16 @@ struct rb_agent_worker {
     bool gone;        /* reaped */
     uint64_t left;    /* when it was told to leave (ms); 0: not */
     bool saving;      /* ... with a folder to save in */
-    uint64_t waited;  /* ms since when its Hello is waited for */
+    uint64_t waited;  /* since when its Hello is waited for (ms) */
     uint64_t stepped; /* when it last said that it trains, or a step (ms); 0: it does not train */
-    uint64_t step_ms; /* what the last step took, or lap */
+    uint64_t step_ms; /* what the last step or lap took */
     const char *stopped; /* how its process is kept from running; NULL: it may run */
     unsigned unanswered; /* seconds for which it has not answered pings */
     uint32_t configured, went, abandoned; /* the newest number that it was told */
     uint32_t ready, unready, active;      /* what it said */
 };
 
-/* A worker of another node that its agent has reaped, and told us so. */
+/* A worker of another node, whose agent has reaped it and told us so. */
 struct rb_agent_death {
     const char *job, *worker;
 };
@@ -79,13 +80,13 @@ enum rb_agent_action_kind {
     RB_AGENT_ABANDON,       /* worker, number, text: the reason */
     RB_AGENT_LEAVE,         /* worker */
     RB_AGENT_LEAVE_SAVING,  /* worker */
-    RB_AGENT_STAY,          /* worker: which was told so */
-    RB_AGENT_FREEZE,        /* worker, node: that does not answer */
-    RB_AGENT_ASK,           /* node: does it answer?  For as long as this is said */
+    RB_AGENT_STAY,          /* worker: that was told to save and leave */
+    RB_AGENT_FREEZE,        /* worker, node: the one that does not answer */
+    RB_AGENT_ASK,           /* node: does it answer?  Asked for as long as each round says so */
     RB_AGENT_KILL,          /* worker, text: why; NULL: it was told to leave */
     RB_AGENT_FORGET,        /* worker: drop it, and its report */
     RB_AGENT_REPORT_DEAD,   /* job, report: of a process that is not here any more */
-    RB_AGENT_REPORT_DELETE, /* job, report: nobody speaks of it */
+    RB_AGENT_REPORT_DELETE, /* job, report: of a process that is not needed any more */
 };
 
 /* Is it about a worker of the view? */

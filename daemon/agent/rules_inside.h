@@ -15,14 +15,14 @@ struct rb_rules {
     struct rb_agent_actions *actions;
 };
 
-/* Add an action, whose other fields are the caller's to set; valid until the next one.  And one
- * about a worker of the view. */
+/* Add an action, whose other fields the caller sets; the pointer is valid until the next one is
+ * added.  rb_rules_act_on adds one about a worker of the view. */
 struct rb_agent_action *rb_rules_act(struct rb_rules *rules, enum rb_agent_action_kind kind,
                                      const struct rb_job_facts *job);
 struct rb_agent_action *rb_rules_act_on(struct rb_rules *rules, enum rb_agent_action_kind kind,
                                         const struct rb_job_facts *job, size_t worker);
 
-/* The process that is to come onto this device of ours, of whatever job; NULL: none. */
+/* The action that spawns a process on this device of ours, of whatever job; NULL: none. */
 const struct rb_agent_action *rb_rules_spawning(const struct rb_rules *rules, uint32_t device);
 
 /* Is the process (named, spawned for a configuration, on a device of this node) this member?  Any
@@ -32,8 +32,9 @@ bool rb_rules_serves(const struct rb_rules *rules, const Rb__Configuration *conf
 bool rb_rules_member_of(const struct rb_rules *rules, const Rb__Configuration *configuration,
                         uint32_t device, const char *worker, uint32_t spawned_for);
 
-/* Does a live configuration or the wish to park speak of this process, or one that was given up and
- * in which it trains (active)?  job: NULL: there is none. */
+/* Is this process needed?  It is the saver of a job that is to be parked, a member of a live
+ * configuration, or a member of one that was given up and in which it trains (active).  job: NULL:
+ * there is none. */
 bool rb_rules_needed(const struct rb_rules *rules, const struct rb_job_facts *job, uint32_t device,
                      const char *worker, uint32_t spawned_for, uint32_t active);
 

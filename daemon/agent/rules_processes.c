@@ -33,7 +33,7 @@ static void kill_for(struct rb_rules *rules, const struct rb_job_facts *job, siz
     rb_rules_act_on(rules, RB_AGENT_KILL, job, w)->text = why;
 }
 
-/* One that was told to end, or has not begun: how long may that take? */
+/* A worker was told to end, or has not begun: how long may that take? */
 static void watch_over(struct rb_rules *rules, const struct rb_job_facts *job, size_t w)
 {
     const struct rb_agent_worker *worker = &rules->view->workers[w];
@@ -44,8 +44,8 @@ static void watch_over(struct rb_rules *rules, const struct rb_job_facts *job, s
         wake(rules, until);
 }
 
-/* The node must have been left by now, and enough others have the job's state.  Where they have
- * not, the coordinator has it saved. */
+/* The node must have been left by now, and enough others have the job's state.  Where too few have
+ * the state, the coordinator has it saved. */
 static bool time_is_over(struct rb_rules *rules, const struct rb_job_facts *job,
                          const struct rb_agent_worker *worker)
 {
@@ -68,8 +68,8 @@ static bool time_is_over(struct rb_rules *rules, const struct rb_job_facts *job,
     return active && rb_members_staying(view->facts, job, active->configuration) >= min;
 }
 
-/* Do steps of the configuration need the process?  One that was given up may have been flipped to
- * before, and whoever waits for a newcomer there has not said so. */
+/* Do steps of the configuration need the process?  A configuration that was given up may have been
+ * flipped to before, and a worker that waits for a newcomer there has not said so. */
 static bool trains_in(const struct rb_rules *rules, const struct rb_job_facts *job,
                       const Rb__Configuration *conf, const struct rb_agent_worker *worker)
 {
@@ -109,8 +109,8 @@ static bool is_silent(const struct rb_agent_view *view, const char *node)
     return false;
 }
 
-/* Does it wait in vain?  A step may take long, and whoever has lost its lease may well train on:
- * each that has is asked. */
+/* Does the worker wait in vain?  A step may take long, and a node that has lost its lease may well
+ * train on: each such node is asked. */
 static void look_for_stuck(struct rb_rules *rules, const struct rb_job_facts *job, size_t w)
 {
     const struct rb_agent_worker *worker = &rules->view->workers[w];
@@ -155,8 +155,8 @@ void rb_rules_tend_worker(struct rb_rules *rules, size_t w)
     } else if (wanted && worker->connected && worker->saving && !is_saver(job, worker->worker)) {
         rb_rules_act_on(rules, RB_AGENT_STAY, job, w);
     } else if (worker->saving && is_saver(job, worker->worker)) {
-        /* That takes as long as it takes, for the state may be nowhere else.  But it may be stuck
-         * in a vote that it hears out first. */
+        /* Saving takes as long as it takes, for the state may be nowhere else.  But the saver may
+         * be stuck in a vote that it hears out first. */
         look_for_stuck(rules, job, w);
     } else if (worker->left || (wanted && !worker->connected)) {
         watch_over(rules, job, w);

@@ -76,7 +76,8 @@ static void on_ended(uv_process_t *handle, int64_t status, int signal)
 }
 
 /* Several ranks on one GPU are for tests: NCCL takes them if they say that they are of different
- * hosts.  To be said from outside, since a process that has threads cannot change what it is. */
+ * hosts.  They say so in their environment, which is set from outside, since a process that has
+ * threads cannot change it. */
 static bool is_to_name_host(const char *kind)
 {
     const char *shares = getenv("RUBATO_GPU_SHARES");
@@ -84,8 +85,8 @@ static bool is_to_name_host(const char *kind)
     return strcmp(kind, "cuda") == 0 && shares && atoi(shares) > 1 && !getenv("NCCL_HOSTID");
 }
 
-/* Our environment with one compute thread that does not spin, and `name` where it is to name its
- * host.  The strings live as long as ours and `name`. */
+/* Our environment with one compute thread that does not spin, and `name` where the worker is to
+ * name its host.  The strings live as long as our environment and `name`. */
 static char **worker_environment(char *name)
 {
     static char *const own[] = {"OMP_NUM_THREADS=1", "OMP_WAIT_POLICY=passive"};
@@ -279,7 +280,7 @@ char *rb_program_beside(const char *name)
     return rb_format("%.*s%s", slash ? (int)(slash - self) + 1 : 0, self, name);
 }
 
-/* Has it said something, or ended, in time? */
+/* Has the program said something, or ended, in time? */
 static bool readable(int fd, uint64_t until)
 {
     struct pollfd one = {.fd = fd, .events = POLLIN};

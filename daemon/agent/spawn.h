@@ -29,7 +29,7 @@ struct rb_spawn {
 int rb_process_spawn(uv_loop_t *loop, const struct rb_spawn *spawn, rb_process_ended *ended,
                      void *context, struct rb_process **ret, struct rb_why *why);
 
-/* A process that this rubatod did not start.  RB_ENOTFOUND: it is gone. */
+/* Follow a process that this rubatod did not start.  RB_ENOTFOUND: it is gone. */
 int rb_process_adopt(uv_loop_t *loop, pid_t pid, rb_process_ended *ended, void *context,
                      struct rb_process **ret, struct rb_why *why);
 
@@ -40,7 +40,7 @@ const char *rb_process_stopped(pid_t pid);
 pid_t rb_process_pid(const struct rb_process *process);
 void rb_process_kill(struct rb_process *process);
 
-/* Look away; a living process lives on. */
+/* Stop watching; a living process lives on. */
 void rb_process_release(struct rb_process *process);
 
 /* The cores this process may use; *ret_cores is the caller's to free. */
@@ -50,8 +50,8 @@ unsigned rb_cores(int **ret_cores);
 char *rb_program_beside(const char *name);
 char *rb_program_self(void);
 
-/* What a program writes to its standard output before it ends well, added to `out`.  It is waited
- * for, 5 minutes at most: at start, or on a thread. */
+/* What a program writes to its standard output before it ends well, added to `out`.  Waits for the
+ * program, 5 minutes at most: for use at start, or on a thread. */
 int rb_program_output(const char *program, const char *const *arguments, struct rb_buffer *out,
                       struct rb_why *why);
 

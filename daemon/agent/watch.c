@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers that live and do nothing.  Their peers wait in a reduction and cannot tell; whoever
- * shares a machine with them can.
+/* Workers that live and do nothing.  Their peers wait in a reduction and cannot tell; the agent, on
+ * the same machine, can.
  *
  *   /proc says that it is stopped      within LOOK_MS     -> killed
  *   its control thread answers no ping for 10 looks of 1 s -> killed
@@ -30,7 +30,8 @@ static void ping(struct rb_worker *worker)
     rb_worker_send(worker, &message);
 }
 
-/* Who was stopped itself, with its workers, may go on before they do. */
+/* Has this rubatod been stopped?  If its workers were stopped with it, it may go on before they do.
+ */
 static bool is_late(struct rb_agent *agent)
 {
     uint64_t now = uv_now(agent->daemon->loop), before = agent->looked;

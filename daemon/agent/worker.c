@@ -24,8 +24,8 @@
 #include <unistd.h>
 
 enum {
-    ROWS_AGAIN = 5000, /* rows told twice are known; a fall back may have changed some */
-    ROWS_WAIT_MS = 50, /* nobody who reads them sees that; short steps feel each interruption */
+    ROWS_AGAIN = 5000, /* rows told again, and recognized; a fall back may have changed some */
+    ROWS_WAIT_MS = 50, /* no reader of rows sees that; short steps feel each interruption */
     LOGS_KEPT =
         64, /* of workers of a job that live or did; who lives writes one with each change */
 };
@@ -49,8 +49,8 @@ static void forget_without(struct rb_worker *worker)
     worker->foreseen = 0;
 }
 
-/* Two agents that know of different deaths may think of different sets under one number: reports
- * say which it is. */
+/* Two agents that know of different deaths may make different sets under one number: reports say
+ * which set it is. */
 void rb_worker_goes_without(struct rb_worker *worker, const struct rb_job_facts *job,
                             const Rb__Configuration *left)
 {
@@ -130,7 +130,8 @@ static const struct rb_worker_link_events link_events = {
 
 /* ---- Its life -------------------------------------------------------------------------------- */
 
-/* How: "status N", "signal N (NAME)", or "ended" of who was no child of this rubatod. */
+/* How: "status N", "signal N (NAME)", or "ended" for a process that was no child of this rubatod.
+ */
 static void say_end(struct rb_worker *worker, const char *how)
 {
     char bus[32];

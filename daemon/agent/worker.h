@@ -32,22 +32,22 @@ struct rb_worker {
     bool lost;       /* failed because some of the state has no holder any more, */
     bool unreadable; /* or because nobody could load what there is to start from */
     int64_t level, first_step;
-    int64_t newest; /* of the levels that it told, rows too */
+    int64_t newest; /* level that it told, in rows, too */
     uint64_t flipped, bytes_moved;
     uint32_t rank;
     bool has_rank;
     uint32_t microbatch_us; /* 0: not measured */
     uint64_t pace_due;      /* loop time to look at it again */
     bool answers;           /* pings */
-    bool unheard; /* adopted, and it has not said yet how it is: what facts have of it stays */
+    bool unheard; /* adopted, its Hello has not come yet: facts keep what they have of it */
     char *reason;
-    uint64_t ended;    /* unix ms when it was reaped; 0: it lives, or nobody knows */
-    uint32_t foreseen; /* what it goes to without being told by the coordinator ... */
-    char **without;    /* ... and who died for that */
+    uint64_t ended;    /* unix ms when it was reaped; 0: it lives, or that is not known */
+    uint32_t foreseen; /* configuration that it enters without the coordinator's word ... */
+    char **without;    /* ... and the workers whose deaths led to it */
     size_t n_without;
     char *checkpoints;     /* where it was told to write them; NULL: nowhere */
     Rb__Checkpoint *saved; /* owned */
-    bool save_failed;      /* the final or the parked state, of late: has been told */
+    bool save_failed;      /* of the final or the parked state, the last time, which was told */
     uint64_t final_due;    /* loop time to try again; 0: no need */
     bool report_sent;      /* its commit is under way */
 };
@@ -66,12 +66,12 @@ rb_worker_rows_known(const struct rb_worker *worker); /* rows up to here are kep
 
 /* worker_said.c */
 void rb_worker_hear(struct rb_worker *worker, const Rb__FromWorker *message);
-/* Of its end, or of what it cannot do; it goes into its report. */
+/* Set the reason of its end, or of what it cannot do; it goes into the worker's report. */
 void rb_worker_set_reason(struct rb_worker *worker, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void rb_worker_forget_said(struct rb_worker *worker); /* addresses, what it saved, the reason */
 
-/* watch.c: those that live and do nothing */
+/* watch.c: workers that live and do nothing */
 void rb_agent_watch(struct rb_agent *agent);
 void rb_agent_heard(struct rb_worker *worker);
 /* why: NULL: it was told to leave and did not. */

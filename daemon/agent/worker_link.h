@@ -18,7 +18,7 @@ struct rb_worker_link_events {
     /* A connection stands: say the first words with rb_worker_link_send.  pid: the other side's. */
     void (*connected)(pid_t pid, void *context);
     void (*message)(const Rb__FromWorker *message, void *context);
-    /* It is broken, or was refused; another try follows. */
+    /* The connection broke, or was refused; another try follows. */
     void (*lost)(void *context);
 };
 
@@ -26,7 +26,7 @@ struct rb_worker_link *rb_worker_link_new(uv_loop_t *loop, const char *socket_pa
                                           const struct rb_worker_link_events *events,
                                           void *context);
 
-/* Lost without a word where no connection stands. */
+/* The message is lost silently where no connection stands. */
 void rb_worker_link_send(struct rb_worker_link *link, const Rb__ToWorker *message);
 void rb_worker_link_close(struct rb_worker_link *link);
 

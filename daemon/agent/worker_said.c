@@ -39,13 +39,13 @@ static void free_addresses(struct rb_worker *worker)
     worker->n_addresses = 0;
 }
 
-/* It trains, or (false) does not any more. */
+/* The worker trains, or (false) does not any more. */
 static void note_training(struct rb_worker *worker, bool trains)
 {
     worker->told.stepped = trains ? uv_now(worker->agent->daemon->loop) : 0;
 }
 
-/* Of a lap all steps are told at once. */
+/* All steps of a lap are told at once. */
 static void note_steps(struct rb_worker *worker, const Rb__FromWorker *message)
 {
     double ms = 0;
@@ -122,7 +122,7 @@ static void keep_saved(struct rb_worker *worker, const Rb__Saved *saved)
     worker->saved = rb_agent_checkpoint_of(worker->agent, saved, worker->told.active);
 }
 
-/* What a job ends with, from the worker that is done. */
+/* The state that a job ends with, from the worker that is done. */
 static void take_final(struct rb_worker *worker, const Rb__Saved *saved)
 {
     keep_saved(worker, saved);
@@ -138,8 +138,8 @@ static void take_final(struct rb_worker *worker, const Rb__Saved *saved)
     worker->save_failed = true;
 }
 
-/* What a job goes on from, from the worker that saves before it leaves.  Why it could not is said
- * again to a rubatod that comes later, also when it was told to stay. */
+/* The state that a job goes on from, from the worker that saves before it leaves.  A worker that
+ * could not save says why again to a later rubatod, even after it was told to stay. */
 static void take_parked(struct rb_worker *worker, const Rb__Saved *saved)
 {
     if (saved->error && !worker->told.saving)
@@ -161,7 +161,8 @@ static bool is_below(const char *path, const char *folder, const char *name)
     return !strncmp(path, folder, size) && !strncmp(path + size, name, strlen(name));
 }
 
-/* As we have told it, or with its links followed, as the thread that saves says it. */
+/* The folder is spelled as we told the worker, or with its links followed, as the thread that saves
+ * spells it. */
 static bool saved_below(const struct rb_worker *worker, const Rb__Saved *saved, const char *name)
 {
     RB_CLEANUP(rb_freep) char *real = rb_file_real(worker->job->folder);
