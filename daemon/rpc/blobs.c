@@ -15,7 +15,7 @@ struct hold {
     char digest[RB_BLOBS_DIGEST + 1];
 };
 
-/* What a rubatod was writing as it was killed: "DIGEST.NUMBER.tmp". */
+/* Remove what a rubatod was writing as it was killed: "DIGEST.NUMBER.tmp". */
 static void remove_half_done(const char *folder)
 {
     DIR *listing = opendir(folder);

@@ -17,8 +17,9 @@ struct waiter {
     void *context;
 };
 
-/* One at a time of a digest; all that ask for it wait for the same.  What has come is hashed and
- * written on a thread: that of a large model takes longer than this node's lease. */
+/* There is one fetch at a time of a digest; all callers that ask for it wait for the same.  The
+ * bytes are hashed and written on a thread: for a large model that takes longer than this node's
+ * lease. */
 struct rb_blobs_fetch {
     struct rb_blobs_fetch *next;
     struct rb_blobs *blobs; /* NULL: they are closed */

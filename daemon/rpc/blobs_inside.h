@@ -17,10 +17,10 @@ struct rb_blobs {
     struct hold *holds;
 };
 
-/* Does anybody want it still?  If it is on its way and nobody does, it is not kept. */
+/* Say whether a blob is still wanted.  If it is on its way and is not wanted, it is not kept. */
 void rb_blobs_fetch_want(struct rb_blobs *blobs, const char *digest, bool wanted);
 
-/* Nobody is called back any more; what a thread writes just now it writes. */
+/* No waiter is called back any more; what a thread is writing just now is still written. */
 void rb_blobs_fetches_close(struct rb_blobs *blobs);
 
 #endif

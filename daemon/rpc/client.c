@@ -85,7 +85,7 @@ static void on_timeout(uv_timer_t *timer)
     rb_client_finish(call, rb_why_set(&why, RB_ETIMEOUT, "no answer"), &why, NULL);
 }
 
-/* Who is held back is not late. */
+/* A call that is held back is not late. */
 static void heard(struct rb_client_call *call)
 {
     if (!call->paused)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections of callers: who may stay, who is answered, and what is taken of what they say. */
+/* Connections of callers: which may stay, which are answered, and what is taken of what they say.
+ */
 #include "base/arena.h"
 #include "base/log.h"
 #include "daemon/rpc/request.h"
@@ -81,7 +82,8 @@ static void on_drained(struct rb_stream *stream, void *context)
         answered(connection);
 }
 
-/* Whose answer has broken off asks why; however many do, once in a while is enough. */
+/* A user whose answer has broken off asks why; for any number of them a line once in a while is
+ * enough. */
 static void tell_deaf(struct rb_server *server, const struct rb_why *why)
 {
     const uint64_t now = uv_now(server->loop);
@@ -117,8 +119,8 @@ static void tell_full(struct rb_server *server)
     server->told = true;
 }
 
-/* Who has been there longest and asks nothing gives way, who has begun to ask last.  There is one:
- * half of all at most have asked. */
+/* The oldest connection that asks nothing gives way; one in the middle of a call only where there
+ * is no other.  There is one: at most half of all have asked. */
 static void make_room(struct rb_server *server)
 {
     struct rb_connection *oldest = NULL;
@@ -154,7 +156,7 @@ void rb_connection_accept(struct rb_stream *stream, void *context)
     rb_stream_expect_taken(stream, server->deaf_ms);
 }
 
-/* Say what is wrong with a call that is none, and hang up behind it. */
+/* Say why a call is not taken, and hang up behind it. */
 static void refuse(struct rb_connection *connection, int err, const struct rb_why *why)
 {
     struct rb_buffer out = {0};
@@ -167,8 +169,8 @@ static void refuse(struct rb_connection *connection, int err, const struct rb_wh
     connection->refused = true;
 }
 
-/* Who is in the middle of a call hears what is said when all of it is gone: it is read on, and
- * forgotten. */
+/* A caller in the middle of a call hears the refusal only when it has sent all of the call: so the
+ * rest is read, and dropped. */
 static void refuse_half(struct rb_connection *connection)
 {
     struct rb_why why = {0};
@@ -183,8 +185,8 @@ static void refuse_half(struct rb_connection *connection)
     rb_stream_expect(connection->stream, connection->server->silent_ms);
 }
 
-/* More of a call is there, and not all of it.  Where there is too much of such in all the largest
- * goes, so that small ones come through whatever others do. */
+/* More of a call has come, and not all of it.  Where such parts are too large in all, the largest
+ * is refused, so that small calls come through whatever others do. */
 static void wait_for_rest(struct rb_connection *connection)
 {
     struct rb_server *server = connection->server;
@@ -210,7 +212,7 @@ static void fit(struct rb_buffer *in)
     *in = left;
 }
 
-/* Has it a place among those that are answered? */
+/* Give the connection a place among those that are answered, if there is one. */
 static int ask(struct rb_connection *connection, struct rb_why *why)
 {
     struct rb_server *server = connection->server;
@@ -227,8 +229,8 @@ static int ask(struct rb_connection *connection, struct rb_why *why)
     return RB_OK;
 }
 
-/* One at a time on a connection, and when the last is answered and that is on its way: so whoever
- * asks much at once neither keeps others waiting nor has more answers than it takes. */
+/* Take one call at a time on a connection, when the answer to the last one is on its way: so a
+ * caller that asks much at once neither keeps others waiting nor has more answers than it takes. */
 static void take_call(struct rb_connection *connection)
 {
     struct rb_why why = {0};

@@ -18,7 +18,7 @@ struct setting {
     const char *part; /* NULL: at the top */
     const char *key;
     const char *name;
-    const char *contents; /* what is said of digests instead, which tell nobody anything */
+    const char *contents; /* what is said instead of digests, which tell a reader nothing */
     const ProtobufCEnumDescriptor *words;
     const char *goes_with; /* differs where this one of the same part does */
     const char *unset;     /* what it is then; NULL: nothing */

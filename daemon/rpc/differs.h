@@ -3,7 +3,7 @@
  *
  * state.json, Model > [differs] > resume
  *
- * Both keep what their spec digest is of (plan/compile/job.h), key by key. */
+ * Both keep the settings that their spec digest is made of (plan/compile/job.h), key by key. */
 #ifndef RB_DAEMON_RPC_DIFFERS_H
 #define RB_DAEMON_RPC_DIFFERS_H
 
@@ -12,7 +12,8 @@
 #include <jansson.h>
 
 /* "train.seed is 1 there and 2 here, ..." by the names that job files have for them, the first few;
- * of a checkpoint that was written without its settings what can be told.  The caller frees it. */
+ * of a checkpoint that was written without its settings, as much as can be told.  The caller frees
+ * it. */
 char *rb_differs_say(const json_t *manifest, const Rb__Model *model);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a call is served: here, at the node that it names, or at the coordinator, whoever that is
- * by the time that one can be reached. */
+/* Where a call is served: here, at the node that it names, or at the coordinator, whichever node
+ * that is once it can be reached. */
 #include "base/arena.h"
 #include "daemon/etcd/store.h"
 #include "daemon/rpc/request.h"
@@ -44,7 +44,7 @@ static void follow_coordinator(struct rb_request *request)
 {
     request->coordinator = rb_store_facts(request->server->store)->leader.created;
     if (request->coordinator != request->asked)
-        request->deadline = 0; /* each has its time */
+        request->deadline = 0; /* each coordinator has its time */
     request->asked = request->coordinator;
     look_every(request->server, LEADER_LOOK_MS);
 }
@@ -57,7 +57,7 @@ static bool has_lost_coordinator(const struct rb_request *request)
            facts->leader.created != request->coordinator;
 }
 
-/* At most LEADER_WAIT_MS for any, and for each that is there. */
+/* Wait at most LEADER_WAIT_MS for any coordinator, and for each that is there. */
 static void wait_for_coordinator(struct rb_request *request)
 {
     if (!request->deadline)
@@ -86,8 +86,8 @@ void rb_dispatch_again(struct rb_request *request, const struct rb_why *why)
     wait_for_coordinator(request);
 }
 
-/* Who coordinated until it stood still finds what others wanted of it meanwhile.  They have given
- * that up, and told their callers so. */
+/* A node that coordinated until it stood still finds requests that other nodes sent it meanwhile.
+ * Those nodes have given them up, and told their callers so. */
 static bool was_given_up(const struct rb_request *request)
 {
     return request->hops && request->connection && rb_stream_over(request->connection->stream);
@@ -134,7 +134,7 @@ static bool needs_looks(const struct rb_server *server)
     return false;
 }
 
-/* Nobody can be asked, or who was is as absent as before. */
+/* The time is over, and there is no coordinator, or only the one that was asked in vain. */
 static bool is_too_late(const struct rb_request *request)
 {
     const struct rb_facts *facts = rb_store_facts(request->server->store);
@@ -153,7 +153,7 @@ static void give_up(struct rb_request *request)
                          "there is no coordinator (is etcd reachable?); try again later");
 }
 
-/* Another one coordinates, and the one that was asked has not answered. */
+/* Another node coordinates, and the one that was asked has not answered. */
 static void lose_coordinator(struct rb_request *request)
 {
     struct rb_why why = {0};
@@ -178,7 +178,7 @@ static void lose_coordinator(struct rb_request *request)
 }
 
 /* Look once at each request that waits for a coordinator, to be started at all, or for an answer of
- * one that coordinates no more. */
+ * a node that coordinates no more. */
 static void look_again(uv_timer_t *timer)
 {
     struct rb_server *server = timer->data;

@@ -82,8 +82,9 @@ void rb_handout_call(struct rb_handout *handout, const char *node,
     handout->call = rb_server_call(handout->op.methods->daemon->server, options);
 }
 
-/* No call ends by that a node stands still.  But who has lost its lease may live, and be there
- * again in a moment, as behind an etcd that stood still: what it is asked for goes on. */
+/* No call ends because its node stands still.  But a node that has lost its lease may live, and be
+ * there again in a moment, as after an etcd that stood still: what the node is asked for goes on.
+ */
 void rb_methods_look_for_lost(struct rb_methods *methods)
 {
     const struct rb_fact_list *nodes = &rb_methods_facts(methods)->nodes;

@@ -52,19 +52,20 @@ void rb_handout_call(struct rb_handout *handout, const char *node,
 
 /* ---- handout_turn.c: one export of a job after the other --------------------------------------*/
 
-/* A worker writes each export over the one before it, so that until its file is open the next one
- * has to wait: it would be taken for this one, of another step.  Begins, now or in its turn. */
+/* A worker writes each export over the one before it.  So the next export waits until the file of
+ * this one is open: else the next file, of another step, would be taken for this one.  Begins, now
+ * or in its turn. */
 void rb_handout_take_turn(struct rb_handout *handout);
-/* Its file is open, or it is over: the next one begins.  Frees nothing. */
+/* The handout's file is open, or the handout is over: the next one begins.  Frees nothing. */
 void rb_handout_end_turn(struct rb_handout *handout);
 
 /* ---- handout_save.c: a worker saves -----------------------------------------------------------*/
 
-/* Members' nodes by rank, until one can; before all the node of who saves before it leaves, for
- * which the others wait. */
+/* Ask the members' nodes by rank, until one can save; before all others the node of the worker that
+ * saves before it leaves, for which the other workers wait. */
 void rb_handout_save(struct rb_handout *handout, const struct rb_job_facts *job,
                      const Rb__Configuration *active);
-/* Of a job without processes: the node that has what it goes on from makes a copy. */
+/* Of a job without processes: the node that has the state that it goes on from makes a copy. */
 void rb_handout_save_parked(struct rb_handout *handout, const Rb__Checkpoint *parked);
 
 /* What a checkpoint is answered with. */
@@ -72,10 +73,10 @@ json_t *rb_handout_place(int64_t step, const char *path, const char *node);
 
 /* ---- handout_fetch.c: a file goes to the caller -----------------------------------------------*/
 
-/* What a worker has just saved is as it was written; what was kept has to be whole. */
+/* A state that a worker has just saved is as it was written; one that was kept has to be whole. */
 void rb_handout_fetch(struct rb_handout *handout, const char *node, const char *path);
-/* Not training: the state that it would go on from, or ended with; where that is gone or damaged,
- * the next best. */
+/* Of a job that does not train: the state that it would go on from, or ended with; where that is
+ * gone or damaged, the next best. */
 void rb_handout_fetch_kept(struct rb_handout *handout);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* It has done steps, and what they made went with its processes; or it has done none. */
+/* The job has done steps, and its state went with its processes; or it has done none. */
 static void refuse_export(struct rb_request *request, const struct rb_job_facts *job)
 {
     const char *name = job->job.job->name, *phase = rb_phase_text(job->state.state->phase);
@@ -68,7 +68,7 @@ static void fetch_piece(const void *data, size_t size, void *context)
     }
     handout->bytes += size;
     rb_request_pass(handout->op.request, handout->call, data, size);
-    rb_handout_end_turn(handout); /* it is open, and stays what it is */
+    rb_handout_end_turn(handout); /* the file is open, and stays what it is */
 }
 
 static void fetched(int err, const struct rb_why *why, const json_t *body, void *context)

@@ -40,8 +40,8 @@ static void saved(int err, const struct rb_why *why, const json_t *body, void *c
     }
 }
 
-/* Is its state on the way to where it is kept?  Then why it is not there yet, as far as is known.
- */
+/* Is the job's state on the way to where it is kept?  *ret_reason: why it is not there yet, as far
+ * as is known. */
 static bool is_being_parked(const struct rb_handout *handout, const char **ret_reason)
 {
     const struct rb_job_facts *job =
@@ -54,7 +54,7 @@ static bool is_being_parked(const struct rb_handout *handout, const char **ret_r
     return wish->paused || wish->cancelled || job->state.state->saver;
 }
 
-/* The next member's node, or the error of the one asked last. */
+/* Ask the next member's node, or fail with the error of the one asked last. */
 static void ask_next(struct rb_handout *handout, int err, const struct rb_why *why)
 {
     bool elsewhere = !err || err == RB_ENOTFOUND || err == RB_EUNREACHABLE || err == RB_EPEER ||

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Of the exports of this job the one that is at work, or the first that waits; NULL: none. */
+/* The export of this job that is at work, or the first that waits; NULL: none. */
 static struct rb_handout *find_turn(struct rb_methods *methods, const char *job,
                                     enum rb_handout_turn turn)
 {

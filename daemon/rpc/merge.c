@@ -72,7 +72,7 @@ static size_t collect(const json_t *answers, size_t limit, const struct where *w
         json_array_foreach((json_t *)told, j, cells) rows[n++] =
             (struct row){cell(cells, where->step), cell(cells, where->configuration),
                          cell(cells, where->time), (json_t *)cells};
-        /* It had more to tell: beyond its last row other nodes do not know everything. */
+        /* This node had more to tell: beyond its last row other nodes do not know everything. */
         if (count && count_steps(told, where->step) >= limit &&
             cell(json_array_get(told, count - 1), where->step) < *ret_known)
             *ret_known = cell(json_array_get(told, count - 1), where->step);

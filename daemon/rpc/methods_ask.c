@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 enum {
-    ASKING_MOST = 64, /* nodes at a time, whoever wants it: each takes a descriptor */
+    ASKING_MOST = 64, /* nodes at a time, for all callers together: each takes a descriptor */
     ASK_MS = 5000,
 };
 
@@ -63,7 +63,7 @@ static void ask_end(struct ask *ask)
     ask_more(methods);
 }
 
-/* Nobody is told what the nodes have. */
+/* The caller has hung up: nobody is told what the nodes have. */
 static void ask_gone(void *context)
 {
     ask_end(context);
@@ -91,7 +91,7 @@ static void answered(int err, const struct rb_why *why, const json_t *body, void
         ask_more(methods);
 }
 
-/* Who waits longest for nodes that are not asked yet; NULL: nobody. */
+/* The oldest one with nodes that are not asked yet; NULL: none. */
 static struct ask *find_waiting(const struct rb_methods *methods)
 {
     struct ask *found = NULL;

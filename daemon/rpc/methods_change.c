@@ -166,7 +166,8 @@ static json_t *node_json(const struct rb_facts *facts, const char *name, bool dr
                      drained, "until", until ? json_integer((json_int_t)until) : json_null());
 }
 
-/* drain, cordon, uncordon; or `look`, which changes nothing: for who waits until it is left. */
+/* drain, cordon, uncordon; or `look`, which changes nothing: for a caller that waits until the node
+ * is left. */
 static void change_node(struct rb_request *request, void *context)
 {
     struct rb_methods *methods = context;

@@ -23,13 +23,15 @@ static void add_member(Rb__Configuration *all, const char *node, uint32_t device
     all->members[all->n_members++] = member;
 }
 
-/* Of the devices that it may have, whose class begins with it; cores where there is no job. */
+/* The kind of devices that the job may have, with which its class begins; cores where there is no
+ * job. */
 static const char *kind_of(const struct rb_job_facts *job)
 {
     return job && rb_spec_class_is(job->job.job->numeric_class, "cuda") ? "cuda" : "cpu";
 }
 
-/* Cores of any class are priced by what they have measured, GPUs of the job's by its profile. */
+/* Cores of any class are priced by what they have measured, GPUs of the job's class by its profile.
+ */
 static bool belongs(const struct rb_job_facts *job, const char *kind, const Rb__Node *node,
                     const Rb__Device *device)
 {

@@ -66,7 +66,7 @@ static int by_age(const void *a, const void *b)
                         : strcmp((*x)->job.job->name, (*y)->job.job->name);
 }
 
-/* Facts have them by their ids, which are random. */
+/* Facts have jobs in the order of their ids, which are random: here they are by age. */
 static json_t *get_jobs(const struct rb_facts *facts, const struct rb_job_facts *only)
 {
     const struct rb_job_facts **jobs = rb_alloc(sizeof(*jobs) * (facts->n_jobs + 1));
@@ -153,7 +153,8 @@ static json_t *of_jobs(const struct rb_facts *facts, const struct rb_job_facts *
     return items;
 }
 
-/* Of the job that has this name (or id) now, if there is one, else of all that had it. */
+/* Is the event of the job that has this name (or id) now, if there is one, else of any that had it?
+ */
 static bool speaks_of(const Rb__Event *event, const char *job, const struct rb_job_facts *present)
 {
     if (present && event->job_id)

@@ -37,7 +37,7 @@ void rb_op_remove(struct rb_op *op); /* does not free */
 const struct rb_facts *rb_methods_facts(struct rb_methods *methods);
 
 /* The job that the body names under `job`, by name or id; answers the request and returns NULL
- * where there is none.  A deleted one is none. */
+ * where there is none.  A deleted job is none. */
 const struct rb_job_facts *rb_methods_job(struct rb_methods *methods, struct rb_request *request);
 const struct rb_job_facts *rb_methods_job_named(const struct rb_facts *facts, const char *name);
 
@@ -51,8 +51,8 @@ bool rb_methods_refuse_ending(struct rb_request *request, const struct rb_job_fa
 bool rb_methods_number(struct rb_request *request, const char *key, int64_t absent, int64_t *ret);
 
 /* Commit `writes` (emptied) guarded by leadership, then answer with `body` (reference taken).  When
- * facts changed meanwhile, `again` is called with the same request: each time means that someone
- * else got something done.  makes: the name of a job among the writes (NULL: there is none). */
+ * facts changed meanwhile, `again` is called with the same request: each such time another writer
+ * got something done.  makes: the name of a job among the writes (NULL: there is none). */
 void rb_methods_commit(struct rb_methods *methods, struct rb_request *request,
                        struct rb_writes *writes, const char *makes, json_t *body,
                        void (*again)(struct rb_request *request, void *context));
@@ -65,23 +65,23 @@ void rb_methods_ask_nodes(struct rb_methods *methods, struct rb_request *request
                                        json_t *answers, void *context),
                           void *context);
 
-/* handout.c: whoever is to save a state, or to hand it out, and has lost its lease for longer
- * than a moment is given up. */
+/* handout.c: give up on nodes that are to save a state, or to hand it out, and have been without a
+ * lease for longer than a moment. */
 void rb_methods_look_for_lost(struct rb_methods *methods);
 
 /* What to make of rows. */
 struct rb_merge {
     size_t limit; /* steps, at most */
     bool lost;    /* also what a fall back to a checkpoint has lost */
-    /* How far the job is; 0: nothing is known.  What an earlier configuration did beyond is lost.
-     */
+    /* How far the job is; 0: nothing is known.  What an earlier configuration did beyond that is
+     * lost. */
     uint32_t configuration;
     int64_t step;
 };
 
-/* Rows of several nodes as one list by step: of a step committed twice the newest configuration's
- * (`lost`: and behind it the others'), of a row told twice the earliest; none beyond what each node
- * has told. */
+/* Rows of several nodes as one list by step.  Of a step committed twice the newest configuration's
+ * row counts (`lost`: and behind it come the others'), of a row told twice the earliest.  There is
+ * none beyond what each node has told. */
 json_t *rb_merge_rows(const json_t *answers, const struct rb_merge *merge, json_t **ret_columns);
 int rb_column(const json_t *columns, const char *name); /* -1: none */
 
@@ -91,7 +91,8 @@ json_t *rb_receipt_json(const Rb__Receipt *receipt); /* spelled as scripts rely 
 void rb_node_describe(const struct rb_facts *facts, const Rb__Node *node, json_t *row);
 json_t *rb_rows_of_nodes(const struct rb_facts *facts);
 json_t *rb_rows_of_devices(const struct rb_facts *facts);
-/* What is not in the list of `kind` and could be, and how old it is: a sentence each. */
+/* Notes on the list of `kind`, a sentence each: what could be in it and is not, and how old it is.
+ */
 json_t *rb_notes_on(struct rb_methods *methods, const char *kind);
 json_t *rb_json_text(const char *value);
 /* null for what is not there; what is not finite is a word, as in proto/reflect.h. */

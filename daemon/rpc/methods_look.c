@@ -34,7 +34,7 @@ static const char *kind_of(const struct rb_facts *facts, const char *node, uint3
     return "?";
 }
 
-/* A straggler that users were told of says how the others do. */
+/* Add how the others do to a straggler that users were told of. */
 static void add_straggler(json_t *row, const Rb__JobState *state, const Rb__Member *member)
 {
     const Rb__Straggler *one = rb_straggler_told(state, member->node, member->device);
@@ -209,8 +209,9 @@ static bool all_pinned(const Rb__Wish *wish, const Rb__Configuration *conf)
     return true;
 }
 
-/* The one that trains is what was wished for then, and nothing else is prepared: a death, or a wish
- * that was taken back, has led to it.  Nothing changes, and its receipt is that of another wish. */
+/* Is the configuration that trains what was wished for then, and nothing else prepared?  A death,
+ * or a wish that was taken back, has led to it: nothing changes, and its receipt is that of another
+ * wish. */
 static bool stands(const struct rb_job_facts *job, uint64_t asked)
 {
     const Rb__Configuration *active = rb_job_active(job);
@@ -220,9 +221,9 @@ static bool stands(const struct rb_job_facts *job, uint64_t asked)
            active->n_members == wish->want && all_pinned(wish, active);
 }
 
-/* The configuration that answered the wish of that time: the first behind it with as many devices
- * as are wanted.  A newer wish may have come between; then any one that was asked for exactly then.
- */
+/* The configuration that answered the wish of that time: the first one after the wish with as many
+ * devices as are wanted.  Where a newer wish has come since, it is the one that was asked for at
+ * exactly that time. */
 static const Rb__Configuration *answer_to(const struct rb_job_facts *job, uint64_t asked)
 {
     const Rb__Wish *wish = job->wish.wish;
@@ -239,7 +240,8 @@ static const Rb__Configuration *answer_to(const struct rb_job_facts *job, uint64
     return NULL;
 }
 
-/* The configuration asked for then takes over any moment, whatever is wished since. */
+/* Does the configuration that was asked for then take over any moment, whatever was wished since?
+ */
 static bool flips(const struct rb_job_facts *job, uint64_t asked)
 {
     for (size_t i = 0; i < job->configurations.n; i++) {

@@ -9,7 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What it goes on from is a checkpoint already, or parked, of which its node makes a copy. */
+/* The state that the job goes on from is a checkpoint already, or parked; then its node makes a
+ * copy. */
 static void checkpoint_kept(struct rb_methods *methods, struct rb_request *request,
                             const struct rb_job_facts *job)
 {

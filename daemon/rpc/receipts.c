@@ -105,7 +105,7 @@ static bool all_told(const struct rb_job_facts *job, const Rb__Configuration *co
     return true;
 }
 
-/* A start has one too: it answers a resize that was asked for while the job waited. */
+/* A start has a receipt, too: it answers a resize that was asked for while the job waited. */
 static bool due(const struct rb_job_facts *job, const Rb__Configuration *conf)
 {
     if (conf->receipt || conf->reason || !rb_configuration_took_over(conf))

@@ -2,7 +2,7 @@
 /* The method `repeat`: a job like another one, from where that began, on so many devices.
  *
  * It has the other's Model and weights, which are blobs that never change, so nothing is compiled
- * and the model's file may be gone.  Whoever compares the two (ctl/verify.c) sees whether devices
+ * and the model's file may be gone.  A comparison of the two (ctl/verify.c) shows whether devices
  * have made a difference. */
 #include "daemon/rpc/submit_inside.h"
 
@@ -33,7 +33,7 @@ static int check_exact(const Rb__Job *job, struct rb_why *why)
     return 0;
 }
 
-/* Also those that others use or that are cordoned: they may come free. */
+/* Count also devices that others use or that are cordoned: they may come free. */
 static int64_t devices_of_class(const struct rb_facts *facts, const char *class)
 {
     int64_t n = 0;
@@ -62,8 +62,8 @@ static int check_devices(const struct rb_facts *facts, const Rb__Job *job, int64
     return 0;
 }
 
-/* As the other one's, but for what has to do with devices and files: it takes none from jobs that
- * have them, and saves nothing. */
+/* The other job's spec, but for what has to do with devices and files: the new job takes no device
+ * from jobs that have them, and saves nothing. */
 struct changed {
     Rb__Spec spec;
     Rb__DevicesSpec devices;
@@ -112,7 +112,7 @@ static void commit_repeated(struct rb_request *request, struct rb_methods *metho
     job.id = id;
     job.created = rb_clock_unix_ms();
     job.spec = &changed.spec;
-    /* Where it is deleted meanwhile its blobs may be gone. */
+    /* Where the other job is deleted meanwhile its blobs may be gone. */
     rb_writes_guard(&writes, of->job.revision, "jobs/%s/job", of->id);
     rb_submission_put(&job, text, &writes);
     rb_methods_commit(

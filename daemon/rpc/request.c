@@ -203,7 +203,7 @@ void rb_request_passed(struct rb_request *request)
 static void on_forward_piece(const void *data, size_t size, void *context)
 {
     struct rb_request *request = context;
-    if (rb_request_gone(request)) { /* what it is an answer to ends with it, there too */
+    if (rb_request_gone(request)) { /* the call ends with the request, on the other node, too */
         finish(request, RB_ECANCELED, NULL, NULL);
         return;
     }
@@ -211,7 +211,8 @@ static void on_forward_piece(const void *data, size_t size, void *context)
     hold_back(request, request->forward);
 }
 
-/* The call on a coordinator has failed, and this is not its answer. */
+/* May the request be asked again?  The call on a coordinator has failed, and that is not its
+ * answer. */
 static bool may_ask_again(struct rb_request *request, int err)
 {
     if (!request->coordinator || rb_client_answered(request->forward))

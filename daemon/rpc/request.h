@@ -26,15 +26,15 @@ struct rb_server {
     struct method *methods;
     struct rb_connection *connections; /* newest first */
     size_t n_connections;
-    size_t n_asked;      /* of them, and requests that were left */
+    size_t n_asked;      /* connections that have asked, and requests that they left */
     size_t most;         /* connections at a time; half as many may have asked */
     size_t half;         /* bytes of calls that are not whole yet, */
-    size_t half_most;    /* and so many at a time */
-    uint64_t silent_ms;  /* without a byte from one that is new, */
+    size_t half_most;    /* and the most of them at a time */
+    uint64_t silent_ms;  /* without a byte from a new connection, */
     uint64_t stalled_ms; /* and within a call, or behind an answer */
     uint64_t deaf_ms;    /* without taking a byte of an answer */
-    uint64_t tell;       /* when the log may be told again of who took none */
-    bool told;           /* the log, that there are as many as may be */
+    uint64_t tell;       /* when the log may be told again of one that took none */
+    bool told;           /* the log was told that all places are taken */
     struct rb_request *requests;
     struct rb_client_call *calls;
     bool closing; /* takes no calls any more */
@@ -48,7 +48,7 @@ struct rb_connection {
     struct rb_request *request; /* under way */
     size_t half;                /* what it has of those bytes */
     bool refused;
-    bool forgets; /* what still comes of a call that was refused before it was whole */
+    bool forgets; /* drops what still comes of a call that was refused before it was whole */
     bool asked;   /* something whose answer is not all on its way */
 };
 
@@ -68,17 +68,18 @@ struct rb_request {
     void (*gone)(void *context); /* when it is left; or NULL */
     void *gone_context;
     struct rb_client_call *forward; /* the call that answers this one */
-    int64_t coordinator;     /* revision of its election, where it went there as such; else 0 */
-    int64_t asked;           /* the last such, that may not have been reached */
-    struct rb_why unreached; /* and why it was not; empty: it was, or none was asked */
-    struct rb_client_call *source; /* a method's own call, whose pieces are sent on; or NULL */
-    struct rb_sending *sending;    /* of a file; or NULL */
+    int64_t coordinator;            /* revision of its election, if it was asked as such; else 0 */
+    int64_t asked;                  /* the last one asked, which may not have been reached */
+    struct rb_why unreached;        /* and why it was not; empty: it was, or none was asked */
+    struct rb_client_call *source;  /* a method's own call, whose pieces are sent on; or NULL */
+    struct rb_sending *sending;     /* of a file; or NULL */
 };
 
 /* Of rb_stream_listen; `context`: the server. */
 void rb_connection_accept(struct rb_stream *stream, void *context);
-/* What was being sent to it ends, and what is asked of others for it alone.  Else what it asked for
- * goes on, and keeps its place; but what others have overtaken is not decided anew. */
+/* What was being sent to the caller ends, and so does what is asked of other nodes for it alone.
+ * All else that it asked for goes on, and keeps its place; but a change that other writes have
+ * overtaken is not decided anew. */
 void rb_connection_close(struct rb_connection *connection);
 
 /* Frees `call`, also on failure (NULL). */
@@ -94,11 +95,12 @@ void rb_sending_drop(struct rb_sending *sending);
 
 void rb_dispatch(struct rb_request *request);
 void rb_dispatch_later(struct rb_request *request, uint64_t ms); /* dispatch it again then */
-/* Its coordinator was not reached (why), so nothing was done, or it may repeat: ask again soon,
- * that one or the next. */
+/* The request's coordinator was not reached (why), so nothing was done, or the request may repeat:
+ * ask again soon, that coordinator or the next. */
 void rb_dispatch_again(struct rb_request *request, const struct rb_why *why);
-/* May it be asked again of whoever may have done it?  It only looks, its caller has nothing of an
- * answer yet, and no other link was lost over it: it may be what ends those that are asked. */
+/* May the request be asked again, where a node may have done it already?  It may if it only looks,
+ * its caller has nothing of an answer yet, and no other link was lost over it: the request may be
+ * what ends the nodes that are asked. */
 bool rb_dispatch_may_repeat(const struct rb_request *request);
 
 /* A call on an address.  Takes the reference to options->body. */
@@ -107,8 +109,8 @@ struct rb_client_call *rb_client_open(struct rb_server *server, const char *addr
 bool rb_client_reached(const struct rb_client_call *call);  /* false: nothing was done there */
 bool rb_client_answered(const struct rb_client_call *call); /* an error is the other's own word */
 void rb_client_pause(struct rb_client_call *call, bool paused);
-/* Nobody waits for the answer any more: it ends once the other has all of the call.  What was asked
- * for goes on there as for a caller who has hung up (rb_connection_close). */
+/* Nobody waits for the answer any more: the call ends once the other side has all of it.  What was
+ * asked for goes on there as for a caller who has hung up (rb_connection_close). */
 void rb_client_abandon(struct rb_client_call *call);
 
 /* From a request whose caller is in this process. */

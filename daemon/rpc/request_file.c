@@ -27,7 +27,7 @@ struct rb_sending {
     ssize_t size; /* of the piece */
     uint64_t bytes;
     bool listed;     /* it has to be what the manifest beside it lists */
-    bool busy, held; /* busy: a thread has it; held: nobody takes more now */
+    bool busy, held; /* busy: a thread has it; held: the caller takes no more now */
 };
 
 static void sending_free(struct rb_sending *sending)
@@ -44,7 +44,7 @@ static void sending_free(struct rb_sending *sending)
 
 /* ---- On a thread ----------------------------------------------------------------------------- */
 
-/* With all links followed. */
+/* Is the file in one of the folders, with all links followed? */
 static bool is_allowed(const struct rb_sending *sending)
 {
     RB_CLEANUP(rb_freep) char *path = rb_file_real(sending->path);

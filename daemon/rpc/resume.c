@@ -115,7 +115,7 @@ struct wanted {
     bool any_class;
 };
 
-/* ret_class: where it is another one, its class; free. */
+/* ret_class: the checkpoint's class, where that is another one; free. */
 static int check_job(const char *folder, const char *name, const json_t *manifest,
                      const struct wanted *wanted, char **ret_class, struct rb_why *why)
 {
@@ -139,8 +139,8 @@ static int check_job(const char *folder, const char *name, const json_t *manifes
     return 0;
 }
 
-/* RB_ENOTFOUND: it is none; RB_EREFUSED: it is not this job's; else it is damaged: what workers
- * have named is whole by then. */
+/* RB_ENOTFOUND: it is no checkpoint; RB_EREFUSED: it is not this job's; else it is damaged: a
+ * folder is whole before workers give it such a name. */
 static int check(const char *folder, const char *name, const struct wanted *wanted,
                  char **ret_class, struct rb_why *why)
 {
@@ -207,7 +207,7 @@ static int find(const struct folder *folder, const struct wanted *wanted, struct
     return 0;
 }
 
-/* Where nobody can tell any more, it is taken to be. */
+/* Where the folder can no longer be listed, the answer is yes. */
 static bool is_listed(const char *path, const char *name)
 {
     struct folder folder = {.path = path};
@@ -219,7 +219,8 @@ static bool is_listed(const char *path, const char *name)
     return found;
 }
 
-/* Workers may be on other nodes, where it may be otherwise: so it is told, and not refused. */
+/* Workers may be on other nodes, where the folder may be writable: so this is told, and not
+ * refused. */
 static void note_unwritable(const char *real, struct rb_buffer *ret_notes)
 {
     RB_CLEANUP(rb_freep) char *there = rb_string(real);

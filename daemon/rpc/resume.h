@@ -17,10 +17,10 @@
 /* Looks where workers would write (rb_file_real of `path`).
  *
  * 0 with *ret_folder (free) and *ret_step, the newest that is whole, or with NULL where there is no
- * checkpoint (or no folder).  Told of in ret_notes, a line each: damaged ones that are newer; that
- * it is of another numeric class (any_class: which it may be); that nothing can be written there.
- * RB_EREFUSED: the newest belongs to another job or class, or none is whole, with a sentence that
- * says which settings differ and what to do. */
+ * checkpoint (or no folder).  ret_notes tells, a line each: of newer ones that are damaged; that
+ * the checkpoint is of another numeric class (which any_class allows); that nothing can be written
+ * in the folder.  RB_EREFUSED: the newest belongs to another job or class, or none is whole, with a
+ * sentence that says which settings differ and what to do. */
 int rb_resume_find(const char *path, const Rb__Model *model, bool any_class, char **ret_folder,
                    int64_t *ret_step, struct rb_buffer *ret_notes, struct rb_why *why);
 

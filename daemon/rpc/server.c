@@ -17,7 +17,8 @@ enum {
     HALF_MOST = 2 * RB_FRAME_LIMIT,
 };
 
-/* Half of what there is: who is answered may take a second one, for another node, or for a file. */
+/* Half of the descriptors: a caller that is answered may take a second one, for another node or a
+ * file. */
 static size_t connections_most(void)
 {
     struct rlimit limit;

@@ -39,12 +39,12 @@ void rb_server_secure(struct rb_server *server, struct rb_tls *tls);
 /* `methods` ends with a NULL name and outlives the server. */
 void rb_server_add(struct rb_server *server, const struct rb_server_method *methods, void *context);
 
-/* unix:PATH (mode 0600; what is left of a dead one is removed), tcp: or tls:HOST:PORT (port 0:
+/* unix:PATH (mode 0600; the socket of a dead process is replaced), tcp: or tls:HOST:PORT (port 0:
  * any). ret_address: 128 bytes, the address as others reach it.  RB_EEXISTS: in use. */
 int rb_server_listen(struct rb_server *server, const char *address, char *ret_address,
                      struct rb_why *why);
 
-/* Stop listening; what is called on connections that are there is answered with RB_EAGAIN. */
+/* Stop listening; further calls on open connections are answered with RB_EAGAIN. */
 void rb_server_close(struct rb_server *server);
 void rb_server_free(struct rb_server *server); /* the loop must run once more behind it */
 
@@ -64,8 +64,8 @@ void rb_request_failf(struct rb_request *request, int err, const char *format, .
 
 /* A piece of data before the last reply (copied). */
 void rb_request_piece(struct rb_request *request, const void *data, size_t size);
-/* One that came from a call of the method's own, which is held back while the caller takes nothing;
- * before that call is over, `passed` has to say so. */
+/* A piece that came from a call of the method's own, which is held back while the caller takes
+ * nothing; rb_request_passed has to be called before that call is over. */
 void rb_request_pass(struct rb_request *request, struct rb_client_call *source, const void *data,
                      size_t size);
 void rb_request_passed(struct rb_request *request);
@@ -86,8 +86,8 @@ void rb_request_forward(struct rb_request *request, const char *node, const char
 
 /* Has the caller hung up? */
 bool rb_request_gone(const struct rb_request *request);
-/* Once, when the caller hangs up: what is done for it alone may end, the request as well.  NULL:
- * nothing does any more. */
+/* Call `gone` once, when the caller hangs up: it may end what is done for that caller alone, the
+ * request as well.  NULL: nothing is called any more. */
 void rb_request_when_gone(struct rb_request *request, void (*gone)(void *context), void *context);
 
 /* ---- Calling others -------------------------------------------------------------------------- */
@@ -111,7 +111,7 @@ struct rb_client_options {
 struct rb_client_call *rb_server_call(struct rb_server *server,
                                       const struct rb_client_options *options);
 
-/* From now on it ends with RB_ETIMEOUT where so long no reply has come. */
+/* From now on the call ends with RB_ETIMEOUT where no reply has come for so long. */
 void rb_client_expect(struct rb_client_call *call, uint64_t timeout_ms);
 
 /* End it: `done` is not called any more. */

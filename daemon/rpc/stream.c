@@ -170,7 +170,8 @@ static void on_silence(uv_timer_t *timer)
                   stream->connected ? "nothing came in time" : "TLS was not agreed on in time");
 }
 
-/* From now on; not while TLS is agreed on, which has its own time, nor where it ends anyway. */
+/* The time begins now; not while TLS is agreed on, which has its own, nor where the stream ends
+ * anyway. */
 static void expect_more(struct rb_stream *stream)
 {
     if (!stream->connected || stream->err)
@@ -267,7 +268,7 @@ bool rb_stream_over(const struct rb_stream *stream)
 
 /* ---- Opening --------------------------------------------------------------------------------- */
 
-/* Bytes of the caller may come and go. */
+/* From now on bytes of the stream's owner come and go. */
 static void begin(struct rb_stream *stream)
 {
     stream->connected = true;
@@ -279,8 +280,8 @@ static void begin(struct rb_stream *stream)
     rb_stream_write(stream, &stream->waiting);
 }
 
-/* What is agreed on first is read also where the stream is paused.  It goes in small pieces that
- * need no answer each, behind which the kernel would hold back the next one for 40 ms. */
+/* What TLS agrees on first is read also where the stream is paused.  It goes in small pieces that
+ * get no answer each, and behind one of them the kernel would hold back the next for 40 ms. */
 static void open_up(struct rb_stream *stream)
 {
     if (!stream->tls) {

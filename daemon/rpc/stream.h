@@ -4,8 +4,8 @@
  * server, client calls, worker links > [stream] > stream_tls, libuv
  *
  * Addresses are unix:PATH, tcp:HOST:PORT and tls:HOST:PORT (an IPv6 HOST in brackets).  With `tls`
- * nobody is called over tcp:, without it nobody over tls:.  No callback runs from within a function
- * of this header, and none after rb_stream_close. */
+ * no connection is made over tcp:, without it none over tls:.  No callback runs from within a
+ * function of this header, and none after rb_stream_close. */
 #ifndef RB_DAEMON_RPC_STREAM_H
 #define RB_DAEMON_RPC_STREAM_H
 
@@ -19,20 +19,21 @@
 #include <sys/types.h>
 #include <uv.h>
 
-/* For who has connected: to agree on TLS, and then to say something. */
+/* The time that a new connection has to agree on TLS, and then to say something. */
 enum { RB_STREAM_GREET_MS = 10000 };
 
 struct rb_stream;
 struct rb_listen;
 
 struct rb_stream_events {
-    /* The other is there, and is who it should be.  May be NULL. */
+    /* The other side is there, and is the one it should be.  May be NULL. */
     void (*connected)(struct rb_stream *stream, void *context);
     /* More bytes are in `in`: take what is whole with rb_buffer_drop. */
     void (*bytes)(struct rb_stream *stream, struct rb_buffer *in, void *context);
     /* Everything written is on its way.  May be NULL. */
     void (*drained)(struct rb_stream *stream, void *context);
-    /* The other side is gone or was never there; close it.  Once, and nothing comes after it. */
+    /* The other side is gone or was never there; close the stream.  Called once, and nothing comes
+     * after it. */
     void (*ended)(struct rb_stream *stream, int err, const struct rb_why *why, void *context);
 };
 
@@ -40,30 +41,30 @@ struct rb_stream *rb_stream_connect(uv_loop_t *loop, const char *address, struct
                                     const struct rb_stream_events *events, void *context);
 void rb_stream_close(struct rb_stream *stream);
 
-/* Hand over what `bytes` holds; it is empty behind it.  Before the connection stands it waits. */
+/* Hand over what `bytes` holds, and leave it empty.  Until the connection stands the bytes wait. */
 void rb_stream_write(struct rb_stream *stream, struct rb_buffer *bytes);
 size_t rb_stream_pending(const struct rb_stream *stream); /* bytes not yet written */
 
 void rb_stream_pause(struct rb_stream *stream, bool paused); /* stop reading, go on reading */
 
-/* It ends where no byte comes for so long; 0: it may be silent, as it is at first. */
+/* The stream ends where no byte comes for so long; 0, as at first: it may be silent. */
 void rb_stream_expect(struct rb_stream *stream, uint64_t ms);
 
-/* It ends, with RB_ETIMEOUT, where the other takes nothing of what is written for so long; 0, as at
- * first: however long.  Of what is written from now on. */
+/* The stream ends, with RB_ETIMEOUT, where the other side takes nothing of what is written for so
+ * long; 0, as at first: however long.  This is for what is written from now on. */
 void rb_stream_expect_taken(struct rb_stream *stream, uint64_t ms);
 
 /* Process id of the other side of a connected unix socket; 0: unknown. */
 pid_t rb_stream_peer(const struct rb_stream *stream);
 
-/* Has the other side hung up behind what has been read?  Said to be so before it is heard; of TLS,
- * which has its own last words, not always. */
+/* Has the other side hung up behind what has been read?  True before the stream's end is reported;
+ * with TLS, which has a closing message of its own, not always. */
 bool rb_stream_over(const struct rb_stream *stream);
 
 /* accepted: takes the stream, and gives it events with rb_stream_set.
- * unix sockets get mode 0600; one whose process is dead is replaced.  RB_EEXISTS: in use.
+ * unix sockets get mode 0600; one of a dead process is replaced.  RB_EEXISTS: in use.
  * ret_address: at least 128 bytes; with the port that was chosen for port 0, as in messages.
- * Who calls while no descriptor is left waits for one. */
+ * A caller that comes while no descriptor is left waits for one. */
 int rb_stream_listen(uv_loop_t *loop, const char *address, struct rb_tls *tls,
                      void (*accepted)(struct rb_stream *stream, void *context), void *context,
                      char *ret_address, struct rb_listen **ret_listen, struct rb_why *why);

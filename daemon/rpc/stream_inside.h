@@ -20,7 +20,7 @@ union rb_stream_socket {
 
 struct rb_stream {
     union rb_stream_socket socket;
-    uv_timer_t later; /* reports what went wrong at once, later; else that nothing came in time */
+    uv_timer_t later; /* reports later what went wrong at once; else that nothing came in time */
     uv_timer_t take;  /* looks whether what is written is taken */
     uv_connect_t connect;
     uv_getaddrinfo_t resolve;
@@ -40,21 +40,25 @@ struct rb_stream {
     struct rb_why why;
 };
 
-/* Its address is for messages; `tcp`: else a unix socket.  Neither is open yet. */
+/* `address` is for messages.  tcp: a TCP socket, else a unix socket.  The socket is not open yet.
+ */
 struct rb_stream *rb_stream_new(uv_loop_t *loop, const char *address, bool tcp);
 void rb_stream_socket_init(union rb_stream_socket *socket, uv_loop_t *loop, bool tcp);
 
-/* The socket of who calls stands: `connected` comes, where TLS has to be agreed on behind that. */
+/* The socket of the calling side stands: `connected` comes now, or with TLS once that is agreed on.
+ */
 void rb_stream_reached(struct rb_stream *stream);
 
-/* Tell who has the stream that it has ended; from a function of stream.h: later. */
+/* Tell the stream's owner that it has ended.  A function of stream.h calls the second, which tells
+ * later. */
 void rb_stream_end(struct rb_stream *stream, int err, const char *what);
 void rb_stream_end_later(struct rb_stream *stream, int err, const char *what);
 
 /* So many bytes more were given to the socket. */
 void rb_stream_written(struct rb_stream *stream, size_t size);
 
-/* Behind its close, as often as something of it ends: the last time it is gone. */
+/* Called behind a stream's close each time that a part of it ends: the last time the stream is
+ * gone. */
 void rb_stream_release(struct rb_stream *stream);
 
 /* Cut "HOST:PORT" or "[HOST]:PORT" in two; ret_port points into the text.  RB_EINVAL: it is

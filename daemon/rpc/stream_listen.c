@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Listening.  We accept by ourselves: libuv hangs up on all who wait where no descriptor is left,
- * or tries for ever, and nothing else happens meanwhile. */
+/* Listening.  We accept by ourselves: where no descriptor is left, libuv hangs up on all callers
+ * that wait, or tries for ever, and nothing else happens meanwhile. */
 #include "daemon/rpc/stream_inside.h"
 
 #include "base/arena.h"
@@ -68,7 +68,8 @@ static int port_of(const struct sockaddr_storage *address)
                                                 : ((const struct sockaddr_in *)address)->sin_port);
 }
 
-/* Who calls; at a unix socket nobody has an address, and who has hung up already has none. */
+/* The address of a caller; at a unix socket callers have none, nor has one that has hung up
+ * already. */
 static void name_caller(const struct rb_listen *listen, int fd, char *ret_address)
 {
     struct sockaddr_storage from = {0};
@@ -102,7 +103,7 @@ static struct rb_stream *stream_of(struct rb_listen *listen, int fd)
     return NULL;
 }
 
-/* One at a time, so that who was let in is heard before many others are. */
+/* Accept one at a time, so that a caller that was let in is heard before many others are let in. */
 static void on_call(uv_poll_t *poll, int status, int events)
 {
     struct rb_listen *listen = poll->data;
@@ -121,7 +122,7 @@ static void on_call(uv_poll_t *poll, int status, int events)
 
 /* ---- Listening ------------------------------------------------------------------------------- */
 
-/* Does a living process listen there?  A negative errno where nobody can be asked. */
+/* Does a living process listen there?  A negative errno where that cannot be asked. */
 static int alive(const char *path)
 {
     struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -188,7 +189,7 @@ static void on_listen_closed(uv_handle_t *handle)
     free(listen);
 }
 
-/* Its descriptor last. */
+/* The descriptor is closed last. */
 void rb_listen_close(struct rb_listen *listen)
 {
     if (!listen || uv_is_closing(&listen->socket.handle))

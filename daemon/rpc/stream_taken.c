@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does the other side take what is written?  What the kernel holds for it counts too: it asks for
- * more of us only when most of that is gone, which takes a slow reader long. */
+/* Does the other side take what is written?  What the kernel holds for it counts too: the kernel
+ * asks us for more only when most of that is gone, which takes a slow reader long. */
 #include "daemon/rpc/stream_inside.h"
 
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 
-/* So often it is looked, and not how late it is: who was stopped himself cuts nobody off. */
+/* Looks are counted, and not the time that has passed: a rubatod that was stopped itself cuts no
+ * peer off. */
 enum { LOOKS = 8 };
 
 static uint64_t taken(const struct rb_stream *stream)
@@ -52,5 +53,5 @@ void rb_stream_expect_taken(struct rb_stream *stream, uint64_t ms)
 {
     stream->take_ms = ms;
     if (!uv_stream_get_write_queue_size(&stream->socket.stream))
-        uv_timer_stop(&stream->take); /* its times were those of what is gone */
+        uv_timer_stop(&stream->take); /* its times were those of bytes that are gone */
 }

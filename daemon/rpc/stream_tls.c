@@ -67,7 +67,7 @@ int rb_stream_tls_move(struct rb_stream_tls *tls, struct rb_buffer *in, struct r
 
         err = rb_tls_read(tls->session, rb_buffer_reserve(in, RECORD), RECORD, &got, why);
         if (err == RB_EAGAIN && tls->came.size && tls->came.size < left) {
-            err = 0; /* it was a word between the two, as of new keys: what came behind it waits */
+            err = 0; /* it was a message of TLS itself, as of new keys: what came behind it waits */
         } else if (!err) {
             in->size += got;
             tls->ended = !got;

@@ -17,16 +17,16 @@ struct rb_stream_tls {
     bool ended;  /* the other has said that nothing more comes */
 };
 
-/* host NULL: of one who calls. */
+/* host: the one that we call; NULL: the other side calls. */
 int rb_stream_tls_new(struct rb_tls *tls, const char *host, struct rb_stream_tls **ret_tls,
                       struct rb_why *why);
 void rb_stream_tls_free(struct rb_stream_tls *tls);
 
 /* Go on with what has come: agree with the other side, then add what it says to `in`.  What is in
- * `goes` has to go, also behind an error. */
+ * `goes` has to be sent, after an error, too. */
 int rb_stream_tls_move(struct rb_stream_tls *tls, struct rb_buffer *in, struct rb_why *why);
 
-/* Add the bytes, sealed, to `goes`.  It stands. */
+/* Add the bytes, sealed, to `goes`.  The session stands. */
 int rb_stream_tls_seal(struct rb_stream_tls *tls, const void *bytes, size_t size,
                        struct rb_why *why);
 

@@ -66,8 +66,8 @@ static void let_go(struct rb_op *op)
     op->let_go = NULL;
 }
 
-/* It is no job: what it alone has written goes.  What was there may be of jobs that etcd has lost.
- */
+/* No job comes of it: the blobs that it alone has written go.  Blobs that were there before may be
+ * of jobs that etcd has lost. */
 static void remove_blobs(struct submit *submit)
 {
     struct rb_methods *methods = submit->op.methods;
@@ -126,7 +126,8 @@ static void committed(int err, const struct rb_why *why, void *context)
     }
 }
 
-/* The thread has written it; another job that had the same one may have been deleted since. */
+/* The thread has written the blob; another job that had the same one may have been deleted since.
+ */
 static int hold_blob(struct submit *submit, const void *bytes, size_t size)
 {
     struct rb_blobs *blobs = submit->op.methods->daemon->blobs;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint folder belongs to one job at a time: two would prune, and go on from, what the other
- * has written. */
+/* A checkpoint folder belongs to one job at a time: two jobs would prune, and go on from, what the
+ * other one has written. */
 #include "daemon/rpc/submit_inside.h"
 
 #include "base/arena.h"
@@ -30,7 +30,7 @@ void rb_submission_claim(struct rb_submission *job, const Rb__Spec *other, const
     claim->phase = phase;
 }
 
-/* Who is told to end makes no checkpoint any more that anybody waits for. */
+/* A job that is told to end makes no checkpoint any more that anybody waits for. */
 static bool lives(const struct rb_job_facts *job)
 {
     const Rb__Wish *wish = job->wish.message ? job->wish.wish : NULL;

@@ -18,7 +18,7 @@
 
 struct rb_methods;
 
-/* A checkpoint folder that another job has, as it was written. */
+/* A checkpoint folder that another job has, as its job file has it. */
 struct rb_submission_claim {
     char *folder, *name;
     const char *phase;
@@ -50,38 +50,38 @@ struct rb_submission {
     bool is_new[3];      /* of which these were not there */
 };
 
-/* A job runs in one class for good: that of the best devices of its kind (NULL or "any": of all)
- * that it may have; `own`, of the cores of node `here`, where there are none.  RB_EREFUSED: no node
- * has such a device. */
+/* A job runs in one class for good: that of the best devices of its kind (NULL or "any": of any
+ * kind) that it may have; where there are none, `own`, the class of the cores of node `here`.
+ * RB_EREFUSED: no node has a device of that kind. */
 int rb_submission_class(const struct rb_facts *facts, const char *here, const char *own,
                         const char *kind, const char **ret_class, struct rb_why *why);
 
-/* Find where one in a class will be timed, and what memory it may take. */
+/* Find where a job of its class will be timed, and what memory the job may take. */
 void rb_submission_place(struct rb_submission *job, const struct rb_facts *facts, const char *here,
                          const char *own);
 
-/* Note what folder another job has: one that is being submitted, or all that are not over. */
+/* Note what folder another job has: one that is being submitted, or each that is not over. */
 void rb_submission_claim(struct rb_submission *job, const Rb__Spec *other, const char *name,
                          const char *phase);
 void rb_submission_claim_all(struct rb_submission *job, const struct rb_facts *facts);
 void rb_submission_claims_done(struct rb_submission *job);
 
-/* On a thread, for a folder may be on a file system that does not answer.  RB_EREFUSED: one of
- * these is the job's own, be it by another name. */
+/* On a thread, for a folder may be on a file system that does not answer.  RB_EREFUSED: a noted
+ * folder is the job's own, be it by another name. */
 int rb_submission_alone(const struct rb_submission *job, struct rb_why *why);
 
 /* On a thread: compile it, look for a checkpoint to go on from, and write its blobs.  What is wrong
  * with the model or the data is the error. */
 int rb_submission_compile(struct rb_submission *job, struct rb_why *why);
 
-/* On a thread, when the blobs are held (else who deletes a job of the same model takes it away from
- * the program that times it): what a microbatch takes, by which the planner may choose how the job
- * runs.  Where there is nothing to choose, or it fails, there is no profile, and the job is data
- * parallel. */
+/* On a thread, when the blobs are held (else the deletion of a job of the same model takes the
+ * model away from the program that times it): measure what a microbatch takes, by which the planner
+ * may choose how the job runs.  Where there is nothing to choose, or timing fails, there is no
+ * profile, and the job is data parallel. */
 void rb_submission_time(struct rb_submission *job);
 
-/* Into facts, as a new job whose files node `node` has; and the answer that goes out when it is
- * there, the caller's. */
+/* Put the job into `writes`, as a new one whose files node `node` has; and make the answer that
+ * goes out when facts have it, the caller's. */
 int rb_submission_write(struct rb_submission *made, const char *node, struct rb_writes *writes,
                         json_t **ret_reply, struct rb_why *why);
 
