@@ -57,7 +57,7 @@ static void on_done(int err, const struct rb_why *why, const json_t *body, void 
     rb_http_turn(connection->http);
 }
 
-/* At least 1 ms: 0 would be as long as calls usually may take. */
+/* At least 1 ms: 0 would stand for the usual timeout of calls. */
 static uint64_t ms_left(const struct rb_http_connection *connection)
 {
     const uint64_t until = connection->opened + RB_HTTP_TIMEOUT_MS - SPARE_MS;

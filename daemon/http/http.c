@@ -12,18 +12,19 @@
 
 enum {
     CONNECTION_BYTES = 16384, /* of a request's head, and for the reply's */
-    CROWDED_MS = 1000,        /* for who has not asked yet, while all places are taken */
+    CROWDED_MS = 1000,        /* for a client that has not asked yet, while all places are taken */
 };
 
-/* What holds a NUL stays as it was written, and is the name of nothing: it would be cut there. */
+/* A text that holds a NUL, at which it would be cut, stays as it was written, and is the name of
+ * nothing. */
 static size_t unescape(void *context, struct MHD_Connection *own, char *text)
 {
     (void)context, (void)own;
     return strstr(text, "%00") ? strlen(text) : MHD_http_unescape(text);
 }
 
-/* Asked when the head is there, and of an answer that comes later again when it has come.  A reply
- * at once means that a body is not read; else it is thrown away. */
+/* Called when a request's head is there, and again when an answer that comes later has come.  Where
+ * the reply is sent at once the request's body is not read; else the body is thrown away. */
 static enum MHD_Result on_request(void *context, struct MHD_Connection *own, const char *path,
                                   const char *method, const char *version, const char *body,
                                   size_t *body_size, void **request)
@@ -79,7 +80,8 @@ static void on_opened_or_closed(void *context, struct MHD_Connection *of, void *
     }
 }
 
-/* Hang up on who takes too long; libmicrohttpd sees that as an end.  The time until the next. */
+/* Hang up on clients that take too long; libmicrohttpd sees that as an end.  Returns the time until
+ * the next one is due. */
 static uint64_t shut_late(struct rb_http *http, uint64_t now)
 {
     const bool crowded = http->n_connections >= RB_HTTP_CONNECTIONS;
@@ -194,8 +196,8 @@ static void on_closed(uv_handle_t *handle)
     free(http);
 }
 
-/* Who waits for an answer is told that none comes, as far as that can be written at once.  None may
- * be suspended when libmicrohttpd stops. */
+/* Clients that wait for an answer are told that none comes, as far as that can be written at once.
+ * No connection may be suspended when libmicrohttpd stops. */
 static void stop(struct rb_http *http)
 {
     if (!http->server)
@@ -204,7 +206,7 @@ static void stop(struct rb_http *http)
         rb_http_hang_up(one, "rubatod stops");
     MHD_run(http->server);
     for (struct rb_http_connection *one = http->connections; one; one = one->next)
-        rb_http_hang_up(one, "rubatod stops"); /* who asked just now */
+        rb_http_hang_up(one, "rubatod stops"); /* those that asked just now */
     MHD_stop_daemon(http->server);
     http->server = NULL;
 }

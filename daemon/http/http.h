@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The HTTP server: GET and HEAD of /livez, /readyz, /metrics, and of the status page with what it
- * asks for below /api, for whoever reaches it.
+ * asks for below /api, for any client that reaches it.
  *
  * store, presence, agent, server > [http] > kubelet, Prometheus, browsers
  *
- * On the loop's thread, and on no other.  In the clear, and nobody is asked who they are: it tells
- * and changes nothing.  A connection is for one request, and over within 10 s however slow its
- * client is; 64 are served at a time, and those behind them wait, for a second at most where those
+ * On the loop's thread, and on no other.  In the clear, and without authentication: the server only
+ * tells, and changes nothing.  A connection is for one request, and over within 10 s however slow
+ * its client is; 64 are served at a time, and further ones wait, for a second at most where those
  * before them ask nothing.  Half of the places never wait for the cluster. */
 #ifndef RB_DAEMON_HTTP_HTTP_H
 #define RB_DAEMON_HTTP_HTTP_H

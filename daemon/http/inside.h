@@ -15,11 +15,12 @@
 
 enum {
     RB_HTTP_CONNECTIONS = 64,
-    RB_HTTP_CALLS = 32, /* the other places are for who asks this node alone */
+    RB_HTTP_CALLS = 32, /* the other places are for requests to this node alone */
     RB_HTTP_TIMEOUT_MS = 10000,
 };
 
-/* One that is open: libmicrohttpd only counts how long nothing comes, and a byte a second does. */
+/* An open connection, and its age: libmicrohttpd only counts how long nothing comes, and a byte a
+ * second is enough for it. */
 struct rb_http_connection {
     struct rb_http *http;
     struct MHD_Connection *own;
@@ -52,14 +53,14 @@ void rb_http_turn(struct rb_http *http);
 void rb_http_answer(struct rb_http *http, const char *path, const char *method,
                     struct rb_reply *reply);
 
-/* api.c: is it one of the paths that the cluster is asked for?  How: GET and HEAD. */
+/* api.c: is this a question to the cluster?  By its path, and by GET or HEAD. */
 bool rb_http_is_api(const char *path, const char *method);
 
 /* Ask; true: an answer comes later, and the connection is suspended.  Else `reply` says why not. */
 bool rb_http_call(struct rb_http_connection *connection, const char *path, struct rb_reply *reply);
 
-/* Of a call under way, if any: its answer is not waited for any more; `why` is told instead, from
- * the next turn on. */
+/* If a call is under way, wait for its answer no more; `why` is told instead, from the next turn
+ * on. */
 bool rb_http_hang_up(struct rb_http_connection *connection, const char *why);
 
 /* The connection is closed. */

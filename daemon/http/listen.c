@@ -31,7 +31,7 @@ int rb_http_address(const char *text, struct sockaddr_storage *ret, struct rb_wh
     return RB_OK;
 }
 
-/* What was asked for, with the port that was given. */
+/* The address that was asked for, with the port that was taken. */
 static char *name_of(int fd, const char *text)
 {
     struct sockaddr_storage taken;
@@ -70,7 +70,7 @@ int rb_http_listen(const char *text, int *ret_socket, char **ret_address, struct
     socklen_t size =
         address.ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     int fd = socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    /* Connections that have ended keep nobody from starting again. */
+    /* Connections that have ended do not keep rubatod from starting again. */
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) ||
         bind(fd, (struct sockaddr *)&address, size) || listen(fd, BACKLOG)) {
         err = refuse(text, errno, why);

@@ -36,7 +36,7 @@ enum { GOOD, SLOW, SICK, HEALTHS };
 static const char *const states[] = {"free", "busy"};
 static const char *const healths[] = {"good", "slow", "sick"};
 
-/* Does a worker have it that has not ended? */
+/* Does a worker that has not ended have the device? */
 static bool is_busy(const struct rb_metrics *metrics, uint32_t device)
 {
     for (size_t j = 0; j < metrics->facts->n_jobs; j++) {

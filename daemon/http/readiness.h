@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Readiness: may this node be counted on?  And if not, why, in words for whoever looks.
+/* Readiness: may this node be counted on?  And if not, why, in words for people.
  *
  * presence, store > [readiness] > /readyz, metrics
  *
@@ -19,7 +19,7 @@ struct rb_readiness {
     const char *leader; /* node that coordinates; NULL: none is known */
 };
 
-/* The reasons against, a line each; "ok" where there is none, which is what it returns. */
+/* Write the reasons against it, a line each, or "ok" where there is none; true: there is none. */
 bool rb_readiness_say(const struct rb_readiness *seen, struct rb_buffer *out);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reply, with the headers that all have: nobody guesses its type, puts it in a frame, or lets a
- * page of ours load or run what is not ours.
+/* A reply, with the headers that all have: no browser guesses its type or puts it in a frame, and
+ * no page of ours loads or runs what is not ours.
  *
  * answer, api > [reply] > libmicrohttpd */
 #ifndef RB_DAEMON_HTTP_REPLY_H
@@ -19,7 +19,7 @@ struct rb_reply {
 /* {"error": text} */
 void rb_reply_error(struct rb_reply *reply, unsigned status, const char *text);
 
-/* Queue it; its body is gone behind it. */
+/* Queue the reply; its body is gone after that. */
 enum MHD_Result rb_reply_send(struct rb_reply *reply, struct MHD_Connection *connection);
 
 #endif
