@@ -33,7 +33,7 @@ enum {
     ROWS_MOST = 100000,
     LOG_USUAL = 256 << 10, /* bytes of all files in one answer */
     LOG_MOST = 4 << 20,
-    SAVES_MOST = 32, /* that wait at one worker, which tells of twice as many at once */
+    SAVES_MOST = 32, /* that wait at one worker, whose reports have room for twice as many */
 };
 
 static int64_t number(struct rb_request *request, const char *key, int64_t otherwise)

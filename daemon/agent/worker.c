@@ -26,8 +26,7 @@
 enum {
     ROWS_AGAIN = 5000, /* rows told again, and recognized; a fall back may have changed some */
     ROWS_WAIT_MS = 50, /* no reader of rows sees that; short steps feel each interruption */
-    LOGS_KEPT =
-        64, /* of workers of a job that live or did; who lives writes one with each change */
+    LOGS_KEPT = 64,    /* newest logs of a job, beside as many as there are workers that live */
 };
 
 /* ---- What it is told ------------------------------------------------------------------------- */

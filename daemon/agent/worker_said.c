@@ -154,7 +154,7 @@ static void take_parked(struct rb_worker *worker, const Rb__Saved *saved)
     worker->save_failed = true;
 }
 
-/* Is it below a folder of the job's own, as it was told? */
+/* Does `path` begin with `folder` and then `name`? */
 static bool is_below(const char *path, const char *folder, const char *name)
 {
     size_t size = strlen(folder);

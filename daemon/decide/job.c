@@ -31,7 +31,7 @@ static bool is_frozen(const struct rb_roll_entry *entry, uint32_t number)
            (entry->report->active >= number || entry->report->unready == number);
 }
 
-/* Has a recovery been given up because of it, or for what it lacked (crash.c)? */
+/* Was the member blamed for a recovery that was given up (crash.c)? */
 static bool was_waited_for(struct rb_turn *turn, const Rb__Member *member)
 {
     const struct rb_fact_list *past = &turn->in->configurations;

@@ -134,7 +134,7 @@ static bool is_unheard(struct rb_turn *turn, const Rb__Configuration *next)
     return true;
 }
 
-/* Has something gone wrong with a member?  Blames the newcomers where it is not its own fault. */
+/* What has gone wrong with a member; NULL: nothing.  *ret_blamed: the place of that member. */
 static const char *spoiled(struct rb_turn *turn, const Rb__Configuration *next,
                            const char **ret_blamed, bool *ret_failed)
 {

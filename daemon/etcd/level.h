@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of a watch that stands; all zeros where it has just been opened. */
+/* Of a watch that stands.  All zeros at first; a watch that is opened anew expects nothing yet. */
 struct rb_level {
     int64_t heard;    /* the revision up to which it has told everything */
     int64_t expected; /* the one to which it must come until the next question; 0: none */

@@ -37,7 +37,8 @@ void rb_store_set_lease(struct rb_store *store, int64_t lease);
 
 /* The outcome of a commit.
  *
- * RB_OK: made; facts have it already (so that what is read next contains what was written).
+ * RB_OK: made; facts have it already (so that what is read next contains what was written), unless
+ * the watch takes longer than CATCH_UP_MS (store.c) to tell of it.
  * RB_ESTALE: a guard did not hold, nothing was written; look at the facts again.
  * RB_EUNREACHABLE, RB_ETIMEOUT: etcd did not answer: it may or may not have been made.
  * RB_ELIMIT: more than RB_WRITES_MOST in a transaction, or a value of more than 1 MiB. */

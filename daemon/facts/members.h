@@ -23,7 +23,7 @@ enum rb_life rb_member_life(const struct rb_facts *facts, const struct rb_job_fa
                             const Rb__Configuration *configuration, size_t rank,
                             const Rb__WorkerReport **ret_report);
 
-/* Does the process hold a whole state of the job? */
+/* Does the process hold the job's state, or its part of a state in shards? */
 bool rb_report_holds_state(const Rb__WorkerReport *report);
 
 /* Must the node be left, also by workers that are there: is it leaving, or drained? */

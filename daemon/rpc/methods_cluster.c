@@ -94,8 +94,8 @@ static json_t *cluster_json(const struct rb_cluster *cluster)
     return json_pack("{s:o}", "nodes", nodes);
 }
 
-/* What the first core copies a second; 0: there is none that was measured, or it is not between
- * cores. */
+/* Bytes that a core of the first member's node copies a second; 0: no core was measured, or the
+ * devices are not cores. */
 static double copied(const struct rb_facts *facts, const Rb__Configuration *all, const char *kind)
 {
     const struct rb_fact *fact =

@@ -162,7 +162,7 @@ static void move_sealed(struct rb_stream *stream)
         rb_stream_end(stream, RB_EPEER, closed);
 }
 
-/* Whoever calls and says nothing is nobody who was let in. */
+/* A peer that stays silent for too long counts as lost. */
 static void on_silence(uv_timer_t *timer)
 {
     struct rb_stream *stream = timer->data;
