@@ -46,7 +46,8 @@ bool rb_batch_takes_floats(const Rb__Model *message)
     return false;
 }
 
-/* One slot against one sample's type: the batch axis in front of it, elements and dtype alike. */
+/* Check one slot against the type of one sample: the slot has the batch axis in front, and the same
+ * elements and dtype. */
 static int slot_bytes(const Rb__Program *message, size_t slot, const struct rb_tensor_type *sample,
                       size_t *ret_bytes, struct rb_why *why)
 {
@@ -76,7 +77,7 @@ static int slot_bytes(const Rb__Program *message, size_t slot, const struct rb_t
     return 0;
 }
 
-/* Which slot that is, and a sample of it; RB_NONE: the data have none. */
+/* The slot of that name, and the type of its samples; RB_NONE: the data have none. */
 static struct rb_batch_slot *find_slot(struct rb_batch_slots *slots, const char *name,
                                        const struct rb_source_info *info,
                                        struct rb_tensor_type *ret_sample)

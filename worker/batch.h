@@ -26,7 +26,7 @@ struct rb_batch rb_batch_of(int64_t global_batch, int64_t micro_batch, int64_t s
                             uint32_t microbatch);
 
 struct rb_batch_slot {
-    uint8_t *to;  /* NULL: the program does not read it */
+    uint8_t *to;  /* NULL: the program does not read this slot */
     size_t bytes; /* of one sample */
 };
 
@@ -36,20 +36,20 @@ struct rb_batch_slots {
     struct rb_batch_slot inputs[RB_SOURCE_INPUTS]; /* as those of the source */
 };
 
-/* Are the features floats?  (Some programs of a split model do not read them.) */
+/* Are the features floats? (Some programs of a split model do not read the features.) */
 bool rb_batch_takes_floats(const Rb__Model *message);
 
-/* Find the slots and check their types against what the source has. */
+/* Find the slots and check their types against those of the source. */
 int rb_batch_slots(const Rb__Program *message, struct rb_program *program,
                    const struct rb_source_info *info, struct rb_batch_slots *ret_slots,
                    struct rb_why *why);
 
-/* Fill with samples [first, first + samples) of the order under `seed`. */
+/* Fill the slots with samples [first, first + samples) of the order under `seed`. */
 void rb_batch_fill(const struct rb_batch_slots *slots, const struct rb_source *source,
                    uint64_t seed, const struct rb_batch *batch);
 
-/* Fill with the source's own samples first, first + 1, ... : evaluation goes through them in order.
- */
+/* Fill the slots with the source's own samples first, first + 1, ... : evaluation reads the samples
+ * in order. */
 void rb_batch_fill_plain(const struct rb_batch_slots *slots, const struct rb_source *source,
                          const struct rb_batch *batch);
 

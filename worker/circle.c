@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-/* Until everyone is in, or will not be: RB_EPEER and its like. */
+/* Wait until every member is in the circle, or one cannot be: RB_EPEER and its like. */
 static int wait_ready(struct rb_coll *coll, struct rb_circle *circle, int timeout_ms,
                       struct rb_why *why)
 {
@@ -63,14 +63,14 @@ int rb_circle_agree(struct rb_coll *coll, uint64_t tag, struct rb_device *device
 
 /* ---- Behind a death ---------------------------------------------------------------------------*/
 
-/* What each says of the circle that it was in. */
+/* What each rank says of the circle that it was in. */
 struct claim {
     uint32_t number;
     int32_t rank, size;
 };
 
-/* Those who are missing, where all that are here were in one circle, in this order; 0: it is not
- * so. */
+/* The old ranks that are missing, if all present ranks were in one circle, in this order; 0: they
+ * were not. */
 static int find_gone(const struct claim *claims, int size, int *ret_gone)
 {
     int n = 0, next = 0;

@@ -13,11 +13,11 @@
 #include <string.h>
 
 enum { MEMBERS_LIMIT = 4096 };
-/* Of an opening's tags: behind those of worker/join/opening_inside.h. */
+/* Parts of the tags of an opening: behind those of worker/join/opening_inside.h. */
 enum { PART_ROLES = 100, PART_CIRCLE, PART_INHERIT = 110, PART_ARRIVE };
 enum { CIRCLE_MS = 20000 };
 
-/* In laps the stage that makes a block's gradient updates it. */
+/* In laps the stage that makes a block's gradient updates the block. */
 static int check_makers(const struct rb_configuration *one, const Rb__Model *model,
                         struct rb_why *why)
 {
@@ -107,7 +107,7 @@ int rb_configuration_meet(struct rb_configuration *configuration, const Rb__Conf
     return err;
 }
 
-/* What it shall hold, and what it takes for others from those who leave. */
+/* The blocks that this member shall hold, and those that it takes from leavers for others. */
 static uint8_t *list_wants(const struct rb_configuration *configuration)
 {
     const struct rb_roster *roster = configuration->roster;
@@ -155,8 +155,8 @@ int rb_configuration_introduce(struct rb_configuration *configuration, const str
     return 0;
 }
 
-/* Every member comes to the same by the plan and the model's class.  In laps nobody sums what
- * others make. */
+/* The plan and the model's class make every member decide alike.  In laps no rank sums what others
+ * make. */
 static bool may_circle(const struct rb_configuration *configuration, const struct rb_device *device)
 {
     return configuration->size >= 2 && !rb_configuration_laps(configuration) &&

@@ -53,8 +53,8 @@ uint32_t rb_lanes_pay(const Rb__Model *model, const Rb__Program *message,
                           find_caches());
 }
 
-/* Small pages: gradients that go into the sums unwritten have their places in an arena too, and
- * what is not written shall take no memory.  Only CPUs' kernels gain from lanes, and they take any
+/* Small pages: gradients that go into the sums unwritten have places in an arena too, and pages
+ * that are not written shall take no memory.  Only CPUs' kernels gain from lanes, and they take any
  * memory. */
 static void *map_arena(size_t bytes)
 {

@@ -24,7 +24,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Every thread that comes later stays on the same core, unless it leaves. */
+/* Threads that start later stay on the same core, unless they leave it. */
 static void pin(struct rb_worker_options *options)
 {
     cpu_set_t set;
@@ -66,7 +66,8 @@ static int print_class(const char *kind)
     return RB_EXIT_OK;
 }
 
-/* Of a core, which all of a node are taken to be like; without it plans are not priced. */
+/* Measures one core; all cores of a node are taken to be alike.  Plans are not priced without
+ * it. */
 static void add_speed(Rb__Device *message)
 {
     struct rb_profile_speed speed;
@@ -82,7 +83,7 @@ static void add_speed(Rb__Device *message)
     rb_device_close(device);
 }
 
-/* One line, a Devices message: what there is, and in a sentence why not more. */
+/* Prints one line, a Devices message: the devices, and a sentence on why there are no more. */
 static int print_devices(const char *kind)
 {
     struct rb_arena arena = {0};
@@ -120,7 +121,7 @@ static int print_devices(const char *kind)
     return RB_EXIT_OK;
 }
 
-/* A Profile message as it is: there is one number an instruction. */
+/* Prints a Profile message in binary: it has one number an instruction. */
 static int print_profile(const struct rb_worker_options *options)
 {
     struct rb_why why = {0};

@@ -27,7 +27,7 @@ static int read_message(const char *path, Rb__Model **ret_message, struct rb_why
     return rb_model_check(*ret_message, why);
 }
 
-/* The first file whose contents are others than when the job was submitted, or the first of all. */
+/* The first file whose contents have changed since the job was submitted, or the first of all. */
 static const char *find_changed(const Rb__Source *message, const struct rb_source *source)
 {
     size_t n = rb_source_files(source);

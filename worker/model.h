@@ -21,7 +21,7 @@ struct rb_runner {
     const Rb__Program *message;
     struct rb_program *program;
     struct rb_batch_slots slots;
-    const Rb__Contribution **contributions; /* by when they are ready */
+    const Rb__Contribution **contributions; /* in the order in which they are ready */
 };
 
 /* One of the microbatches that are computed at once (worker/lanes.h). */
@@ -50,57 +50,57 @@ struct rb_model {
     struct rb_runner *runners;              /* by index in message->programs */
     uint32_t microbatches;                  /* of a step */
     struct rb_runner *runner, *last_runner; /* of a microbatch, and of the last one */
-    bool recomputes;                        /* so do these (Program.recomputes) */
-    struct rb_lane lanes[RB_KERNEL_EACH];   /* of `runner`, or of a part of the filters */
+    bool recomputes; /* whether these programs recompute (Program.recomputes) */
+    struct rb_lane lanes[RB_KERNEL_EACH]; /* of `runner`, or of a part of the filters */
     uint32_t n_lanes;
     struct rb_chunk *chunks;
     uint32_t n_chunks;
     struct rb_flight *flights; /* of pipelines (worker/stages/flight.h), */
-    struct rb_ways *ways;      /* and between the GPUs of one (worker/stages/flight_ways.c) */
-    struct rb_lap *lap; /* of asynchronous ones (worker/stages/lap.h); NULL: none was run yet */
+    struct rb_ways *ways; /* and between the GPUs of a pipeline (worker/stages/flight_ways.c) */
+    struct rb_lap *lap;   /* of asynchronous ones (worker/stages/lap.h); NULL: none was run yet */
 
     /* Of an attempt: all that computing a step writes to. */
-    int32_t *local, *reduced;      /* flat, as the state: rb_model_sums */
-    int32_t *empty;                /* of these the one that takes no memory, where one does not */
-    struct rb_views *views;        /* of the others' local sums (worker/step/views.h), or NULL */
-    uint64_t word;                 /* what these are called there */
-    bool apart;                    /* all of them together are what is not in `reduced` */
+    int32_t *local, *reduced; /* flat, as the state: rb_model_sums */
+    int32_t *empty;           /* the one of these two that takes no memory, where there is one */
+    struct rb_views *views;   /* of the others' local sums (worker/step/views.h), or NULL */
+    uint64_t word;            /* names the attempt of `local` to the readers of views */
+    bool apart;               /* the sums are `local` and the views, not `reduced` */
     struct rb_exponent *exponents; /* by variable: the state's, or what a redo asked for */
     int32_t *limits;               /* by variable: the largest summand */
-    uint32_t *largest;             /* by variable: bits of the largest |g|; the device's memory, */
-    bool *overflow;                /* as this is, */
-    bool *fresh; /* by variable: nothing has been added to its local sums, which hold anything */
+    uint32_t *largest; /* by variable: bits of the largest |g|; in the device's memory, */
+    bool *overflow;    /* as is this, */
+    bool *fresh;     /* by variable: nothing was added yet to its local sums, which hold anything */
     double *squares; /* and this: by block, of the reduced sums */
-    /* Of microbatches whose results are not in the record yet; the device's memory too. */
+    /* Of microbatches whose results are not in the record yet; in the device's memory too. */
     struct rb_result {
         double loss;
         int64_t count, correct;
     } * results;
-    /* Of the vote (worker/step/vote.h): which microbatches the local sums hold, but for those of
-     * which an attempt has not heard yet what they came to (worker/step/attempt_results.c). */
+    /* Of the vote (worker/step/vote.h): which microbatches the local sums hold, except those whose
+     * results the attempt has not received yet (worker/step/attempt_results.c). */
     uint8_t *record;
     struct rb_pace pace;
-    /* The level at which an attempt was given up with its local sums whole, so that the next one
-     * need not compute them again (worker/step/step.c); -1: none was. */
+    /* The level at which an attempt was given up with its local sums whole, so that the next
+     * attempt need not compute them again (worker/step/step.c); -1: there is none. */
     int64_t kept;
 
     /* What a crash in the middle of a vote asks for (worker/join/recovery.h). */
     struct rb_pending {
         int64_t level; /* at which all sums were there (`apart`, or reduced); -1: they were not */
-        uint32_t attempt; /* that it was summed up in */
-        uint32_t lap;     /* not sums, but a lap of so many steps is whole (worker/stages/lap.h) */
+        uint32_t attempt; /* in which they were summed up */
+        uint32_t lap;     /* instead of sums, a whole lap of so many steps (worker/stages/lap.h) */
     } pending;
-    uint32_t opened; /* the last configuration that it came level in by an opening; 0: none */
+    uint32_t opened; /* the last configuration in which an opening made this state level; 0: none */
     struct rb_applied {
         uint8_t *entry;   /* what the step to the present level did (worker/join/wire.h) */
-        int64_t level;    /* the present one; -1: the state came in another way */
+        int64_t level;    /* the present level; -1: the state came in another way */
         uint32_t attempt; /* that was committed */
         bool commit;      /* else it was skipped */
-        /* What was said of that step, packed: whoever is told of the entry says the same, so that
-         * no step is without a row where who told of it dies. */
+        /* The row that was reported of that step, packed: a rank that is told of the entry reports
+         * the same row, so that no step is without a row when the rank that told of it dies. */
         uint8_t row[RB_MODEL_ROW];
-        uint64_t row_bytes; /* 0: nothing yet */
-        bool owed;          /* it has not been said: its evaluation is to come */
+        uint64_t row_bytes; /* 0: none yet */
+        bool owed;          /* the row was not reported: its evaluation is to come */
     } applied;
 };
 
@@ -110,18 +110,19 @@ int rb_model_load(const char *path, const char *kind, int index, struct rb_model
                   struct rb_why *why);
 void rb_model_free(struct rb_model *model);
 
-/* Memory for sums, zero, that other workers of this host may read, and its bytes: behind the sums
- * some for worker/step/views.h.  NULL: there is none. */
+/* Zeroed memory for sums that other workers of this host may read, and its size in bytes: the sums,
+ * and room behind them for worker/step/views.h.  NULL: there is no memory. */
 enum { RB_MODEL_SUMS_END = 64 };
 size_t rb_model_sums_bytes(const struct rb_model *model);
 int32_t *rb_model_sums(const struct rb_model *model);
 
-/* Have the programs ready that train so, and those of the evaluation; before anything runs, and
- * where nothing is under way.  What the others needed more of is given back: by a CPU as untouched
- * pages, and all programs stay ready; other devices free the arena, and prepare them anew. */
+/* Make ready the programs that train with or without recomputation, and those of the evaluation.
+ * Call it before anything runs, and where nothing is under way.  Memory that only the other
+ * programs needed is given back: a CPU gives it back as untouched pages, and all programs stay
+ * ready; other devices free the arena, and prepare the programs anew. */
 int rb_model_use(struct rb_model *model, bool recomputes, struct rb_why *why);
 
-/* A program that runs a microbatch of a step. */
+/* The program that runs a microbatch of a step. */
 static inline struct rb_runner *rb_model_runner(const struct rb_model *model, uint32_t microbatch)
 {
     return microbatch + 1 == model->microbatches ? model->last_runner : model->runner;
@@ -131,25 +132,26 @@ static inline struct rb_runner *rb_model_runner(const struct rb_model *model, ui
 struct rb_fixed rb_model_summand(struct rb_model *model, const Rb__Contribution *contribution,
                                  uint32_t microbatch);
 
-/* Make runner->message ready to run in `arena` with the state's weights, or others that lie as
- * those do, on samples of `source`. */
+/* Make runner->message ready to run in `arena` on samples of `source`, with the state's weights or
+ * others in the same layout. */
 int rb_runner_prepare(struct rb_model *model, struct rb_runner *runner, float *weights, void *arena,
                       const struct rb_source *source, struct rb_why *why);
-/* The same for training, with the state's weights and the kernels of `of`, which is of the same
- * program and lives longer. */
+/* The same for training, with the state's weights and the kernels of `of`, which runs the same
+ * program and must outlive `runner`. */
 int rb_runner_prepare_twin(struct rb_model *model, struct rb_runner *runner,
                            const struct rb_runner *of, void *arena, struct rb_why *why);
 void rb_runner_done(struct rb_runner *runner);
 
-/* Hold the blocks of `holds` alone, of the state and of reduced sums. */
+/* Hold only the blocks of `holds`, of the state and of reduced sums. */
 void rb_model_hold(struct rb_model *model, const uint8_t *holds);
 
-/* At a flip: hold those of `holds`, and let the others linger.  RB_EINTERNAL: one is not here. */
+/* At a flip: hold the blocks of `holds`, and let the others linger.  RB_EINTERNAL: a block of
+ * `holds` is not here. */
 int rb_model_shift(struct rb_model *model, const uint8_t *holds, struct rb_why *why);
-/* At the commit behind it, or where others know of that: let those go. */
+/* At the commit after the flip, or where others know of that commit: drop the lingering blocks. */
 void rb_model_settle(struct rb_model *model);
 
-/* Everything that is used as an index or a size, checked (worker/model_check.c). */
+/* Check everything that is used as an index or a size (worker/model_check.c). */
 int rb_model_check(const Rb__Model *model, struct rb_why *why);
 
 #endif

@@ -79,7 +79,7 @@ void rb_runner_done(struct rb_runner *runner)
 
 /* ---- All that run ----------------------------------------------------------------------------*/
 
-/* The largest program of the kind that takes at most `limit` samples, NULL: none. */
+/* The largest program of the kind that takes at most `limit` samples; NULL: none. */
 static struct rb_runner *largest_runner(struct rb_model *model, bool train, uint64_t limit)
 {
     struct rb_runner *found = NULL;
@@ -138,7 +138,8 @@ static int prepare(struct rb_model *model, struct rb_runner *runner, const struc
     return runner->program ? 0 : prepare_in(model, runner, &memory, source, why);
 }
 
-/* Where that costs no memory, so are those that may train later: nobody waits for them then. */
+/* Where it costs no memory, the programs that may train later are prepared too, so that nobody
+ * waits for them then. */
 static int prepare_others(struct rb_model *model, struct rb_why *why)
 {
     int err = 0;
@@ -167,7 +168,7 @@ static int prepare_programs(struct rb_model *model, struct rb_why *why)
 
 /* ---- Sets of programs ------------------------------------------------------------------------*/
 
-/* The largest of those that may run: now, or ever, where that costs nothing. */
+/* The largest arena of the programs that may run: now, or ever, where that costs nothing. */
 static size_t arena_bytes(const struct rb_model *model)
 {
     bool all = rb_device_sparse(model->device);
@@ -225,7 +226,7 @@ int rb_model_use(struct rb_model *model, bool recomputes, struct rb_why *why)
     err = get_arena(model, why);
     if (!err)
         err = prepare_programs(model, why);
-    if (!err) /* others may use more of it, and only they are the slower for that */
+    if (!err) /* other programs may use more of it, and only those are slower for that */
         rb_program_expect(model->runner->program, model->arena, arena_bytes(model));
     if (err)
         model->runner = NULL;

@@ -8,8 +8,9 @@
 
 enum { PLAN_LIMIT = 64 << 20 };
 
-/* One that is named twice, by whichever ranks, would be summed twice.  Stages and parts of the
- * filters are looked at apart (worker/stages/stage.c): there each has every microbatch once. */
+/* A microbatch that is named twice, by whichever ranks, would be summed twice.  Stages and parts
+ * of the filters are checked elsewhere (worker/stages/stage.c): there each has every microbatch
+ * once. */
 static int check_compute(const Rb__Plan *plan, uint32_t microbatch, uint32_t microbatches,
                          uint8_t *taken, struct rb_why *why)
 {
@@ -25,8 +26,8 @@ static int check_compute(const Rb__Plan *plan, uint32_t microbatch, uint32_t mic
 }
 
 /* COMPUTE... (or stages' parts, see worker/stages/stage.h), REDUCE..., VOTE, UPDATE, and GATHER
- * where there are shards: the sums are complete before they are reduced, nothing is applied that
- * was not voted for, and no weight is left old that is read. */
+ * where there are shards: the sums are complete before they are reduced, nothing is applied without
+ * a vote, and every weight that is read is up to date. */
 static int check_orders(const Rb__RankPlan *orders, const Rb__Model *model, uint32_t microbatches,
                         const Rb__Plan *plan, uint8_t *taken, struct rb_why *why)
 {

@@ -3,8 +3,8 @@
  *
  * Configure.plan_path > [orders] > configuration
  *
- * Stages' orders and courses are looked at when a rank reads its own (worker/stages/stage.h), who
- * holds which blocks in worker/state/placement.h. */
+ * Stages' orders and courses are checked when a rank reads its own (worker/stages/stage.h), the
+ * holders of blocks in worker/state/placement.h. */
 #ifndef RB_WORKER_ORDERS_H
 #define RB_WORKER_ORDERS_H
 
@@ -13,9 +13,9 @@
 
 #include <stdint.h>
 
-/* The caller frees *ret_plan by rb__plan__free_unpacked.  RB_EINVAL: it is not for so many ranks,
- * a microbatch is not computed once, or a rank does not reduce what all reduce, vote once and
- * update then. */
+/* The caller frees *ret_plan by rb__plan__free_unpacked.  RB_EINVAL: the plan is not for `ranks`
+ * ranks, a microbatch is not computed once, or a rank does not reduce what all reduce, vote once
+ * and then update. */
 int rb_orders_read(const char *path, uint32_t ranks, const Rb__Model *model, Rb__Plan **ret_plan,
                    struct rb_why *why);
 

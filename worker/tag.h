@@ -19,7 +19,7 @@ enum rb_tag {
     RB_TAG_LANES
 };
 
-/* `part` tells calls of one purpose and attempt apart. */
+/* `part` distinguishes calls of one purpose and attempt. */
 uint64_t rb_tag(enum rb_tag purpose, int64_t level, uint32_t attempt, uint64_t part);
 
 #endif

@@ -9,9 +9,10 @@
 
 /* ---- Waiting: IDLE, FROZEN, LEFT, DONE --------------------------------------------------------*/
 
-/* Outside of training: a configuration with a roster is for a newcomer to follow.  Whoever was to
- * feed it trains no more, and closing its group tells the others so.  A part of a state goes into a
- * planned change by a vote alone, in which those who leave hand over their parts. */
+/* Outside of training: a configuration with a roster is for a newcomer to follow.  The member that
+ * was to feed the newcomer no longer trains; closing the group tells the others so.  A member with
+ * a part of a state enters a planned change only by a vote, in which leavers hand over their
+ * parts. */
 static enum rb_train_phase begin_next(struct rb_train *train)
 {
     const struct rb_configuration *next = train->next;
@@ -44,7 +45,7 @@ static enum rb_train_phase wait_for_orders(struct rb_train *train, enum rb_train
         case RB_EVENT_SAVE:
             rb_saves_serve(&train->saves, false);
             break;
-        case RB_EVENT_FREEZE: /* who went on without it may be gone before anybody has heard so */
+        case RB_EVENT_FREEZE: /* those that went on may be gone before anybody has heard so */
             if (phase == RB_TRAIN_LEFT)
                 return rb_train_freeze(train, "it has left, and those who went on do not answer");
             break;
@@ -69,8 +70,8 @@ static enum rb_train_phase left(struct rb_train *train)
 
 /* ---- Ends -----------------------------------------------------------------------------------*/
 
-/* The last step is behind us: rank 0 saves, all linger for those who are slower.  A state in shards
- * needs them all to be saved, and whoever is lost then is one that is lost while it trains. */
+/* The last step is done: rank 0 saves, all linger for slower ranks.  To save a state in shards
+ * takes all ranks, so a rank that is lost then counts as lost during training. */
 static enum rb_train_phase done(struct rb_train *train)
 {
     struct rb_settings settings;
@@ -99,13 +100,13 @@ static enum rb_train_phase done(struct rb_train *train)
     return wait_for_orders(train, RB_TRAIN_DONE);
 }
 
-/* Whatever its rank was, nobody will come further in that configuration. */
+/* Whatever this worker's rank was, nobody will come further in that configuration. */
 static void tell_the_rest(struct rb_train *train)
 {
     rb_tell_owed(train->reports, 0, train->model, NULL);
 }
 
-/* Nobody needs this process any more, but somebody must hear why. */
+/* Nobody needs this process any more, but an agent must hear why. */
 static enum rb_train_phase failed(struct rb_train *train)
 {
     rb_train_stand(train, RB_TRAIN_FAILED);
@@ -114,10 +115,10 @@ static enum rb_train_phase failed(struct rb_train *train)
     return RB_TRAIN_ENDED;
 }
 
-/* Who saves before it leaves may be the last to have the state: it goes on trying, and does not end
- * before somebody has heard where the state is.  Whoever asked it for a save waits for an answer
- * meanwhile, and that save may go to where there is room.  Until it has saved it may be told to
- * stay instead. */
+/* A worker that saves before it leaves may be the last to have the state: it keeps trying, and does
+ * not end before an agent has heard where the state is.  Other saves that were asked for meanwhile
+ * are answered, and such a save may go to where there is room.  Until the worker has saved, it may
+ * be told to stay instead. */
 static enum rb_train_phase leaving(struct rb_train *train)
 {
     const struct timespec pause = {.tv_sec = 1};

@@ -4,16 +4,16 @@
  * mailbox > [train] > opening, step, evaluate, saver > reports
  *
  *   IDLE, FROZEN, LEFT, DONE  wait for a configuration to go into:
- *                             OPENING, or FOLLOWING where those who train feed this newcomer
- *   OPENING, FOLLOWING        the state is here: TRAINING, or FROZEN where it was only gathered, to
+ *                             OPENING, or FOLLOWING where its training members feed this newcomer
+ *   OPENING, FOLLOWING        the state is here: TRAINING, or FROZEN where it was only gathered to
  *                             be saved; it cannot be had: FROZEN, a newcomer is IDLE as before
  *   TRAINING                  a step: TRAINING; the last one: DONE; a lost peer: FROZEN; all votes
- *                             say n: FLIPPING, or OPENING without a roster; LEFT where n is for
- *                             others
+ *                             name n: FLIPPING, or OPENING without a roster; LEFT where this worker
+ *                             is not in n
  *   FLIPPING                  TRAINING in n
  *   LEAVING (from any)        ENDED, its state saved if that was asked for; it cannot be saved, and
  *                             this worker is to stay: FROZEN
- *   FAILED (from any)         broken beyond repair: ENDED, once somebody has heard why */
+ *   FAILED (from any)         broken beyond repair: ENDED, once an agent has heard why */
 #ifndef RB_WORKER_TRAIN_H
 #define RB_WORKER_TRAIN_H
 

@@ -35,9 +35,9 @@ void rb_train_tell_entered(struct rb_train *train)
     rb_tell_flipped(train->reports, train->active, &train->entrance);
 }
 
-/* What was gathered stays as it is until it is saved, or until those who gave it go on with it:
- * like who is frozen, it waits for orders, but nobody is lost.  What waited for all of the state in
- * one place finds it here. */
+/* The gathered state stays as it is until it is saved, or until those who gave it go on with it.
+ * Like a frozen worker, this one waits for orders, but nobody is lost.  Saves that waited for the
+ * whole state in one place are served here. */
 static enum rb_train_phase begin_to_stand(struct rb_train *train)
 {
     rb_fault("worker.stands");
@@ -45,10 +45,10 @@ static enum rb_train_phase begin_to_stand(struct rb_train *train)
     return RB_TRAIN_FROZEN;
 }
 
-/* The active configuration is entered.  Newcomers that were fed may lack the end of it still, and
- * what they are to hold may be with one who stays and with leavers alone: who dies now is survived
- * as long as nobody has left.  So this is said when all are known to be in: behind the first step,
- * for which all have voted. */
+/* The active configuration is entered.  Newcomers that were fed may still lack the end of the feed,
+ * and the blocks that they are to hold may be only with one member that stays and with leavers: a
+ * death now is survived as long as no leaver is gone.  So the entry is reported when all are known
+ * to be in: after the first step, for which all have voted. */
 static enum rb_train_phase entered(struct rb_train *train, uint64_t bytes)
 {
     const struct rb_roster *roster = train->active->roster;
@@ -75,7 +75,7 @@ static enum rb_train_phase entered(struct rb_train *train, uint64_t bytes)
     if (stands)
         return begin_to_stand(train);
     return over ? RB_TRAIN_DONE
-                : RB_TRAIN_TRAINING; /* which makes up for what a death has interrupted first */
+                : RB_TRAIN_TRAINING; /* where what a death has interrupted is made up for first */
 }
 
 enum rb_train_phase rb_train_opening(struct rb_train *train)
@@ -101,7 +101,7 @@ enum rb_train_phase rb_train_opening(struct rb_train *train)
     return err ? rb_train_interrupted(train, err, &why) : entered(train, bytes);
 }
 
-/* Those who trained on have the state: nothing to wait for. */
+/* Workers that trained on have the state: there is nothing to wait for. */
 enum rb_train_phase rb_train_flipping(struct rb_train *train)
 {
     const struct rb_configuration *next = train->next;
@@ -114,8 +114,8 @@ enum rb_train_phase rb_train_flipping(struct rb_train *train)
     return err ? rb_train_interrupted(train, err, &why) : entered(train, taken);
 }
 
-/* A newcomer follows from before it is told to go until the vote of the others flips.  Giving up
- * costs nobody anything: it is as it was. */
+/* A newcomer follows from before it is told to go until the vote of the others flips.  If it gives
+ * up, nobody loses anything: it is as it was. */
 enum rb_train_phase rb_train_following(struct rb_train *train)
 {
     struct rb_why why = {0};

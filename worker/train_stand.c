@@ -42,7 +42,7 @@ void rb_train_forget_circle(struct rb_train *train)
     train->past = (struct rb_circle_past){0};
 }
 
-/* Those who are left may make theirs out of it. */
+/* The survivors may make their circle out of this one. */
 static void keep_circle(struct rb_train *train)
 {
     struct rb_configuration *active = train->active;
@@ -99,5 +99,5 @@ enum rb_train_phase rb_train_stay(struct rb_train *train)
     rb_log(RB_LOG_INFO, "it is to stay: level %" PRId64 " was not saved", rb_train_level(train));
     return train->active
                ? rb_train_freeze(train, "it was to save its state and leave, and is to stay now")
-               : RB_TRAIN_FROZEN; /* as it was told already */
+               : RB_TRAIN_FROZEN; /* the agent was told so already */
 }

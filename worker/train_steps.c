@@ -16,9 +16,9 @@
 
 enum { WAITS_EVERY = 32 }; /* steps */
 
-/* Where steps are shorter than the way to a newcomer and back it is never level when it is asked.
- * So every so many steps there is a pause, at the same ones everywhere; a change that lacks blocks
- * still waits for nobody. */
+/* Where steps are shorter than the way to a newcomer and back, the newcomer is never level when it
+ * is asked.  So every WAITS_EVERY steps there is a pause, at the same steps everywhere; a change
+ * that lacks blocks still waits for nobody. */
 static bool feeds_level(const struct rb_train *train, struct rb_feed *feed)
 {
     int64_t level = rb_train_level(train);
@@ -27,14 +27,14 @@ static bool feeds_level(const struct rb_train *train, struct rb_feed *feed)
                                : rb_feed_wait_level(feed, level, train->stop);
 }
 
-/* Have we what we are to hold there?  Have those that we feed the present level?  Then the entry of
- * this step is all that they lack. */
+/* Does this rank have the blocks that it is to hold in `next`, and the newcomers that it feeds the
+ * present level?  Then the entry of this step is all that they lack. */
 static bool is_vouched_for(const struct rb_train *train)
 {
     const struct rb_configuration *next = train->next;
 
     if (rb_configuration_follows(next))
-        return false; /* we have come to a state meanwhile: it will be abandoned */
+        return false; /* this rank has come to a state meanwhile: `next` will be abandoned */
     return rb_taking_complete(&train->model->state, next) &&
            (!next->feed || feeds_level(train, next->feed));
 }
@@ -62,8 +62,8 @@ static void heard_all(void *owner)
     rb_mailbox_voted(train->mailbox);
 }
 
-/* The update of a whole state copies what a save still lacks itself.  Where it is in shards weights
- * change that are not this rank's too. */
+/* While it updates a whole state, this rank itself copies what a save still lacks.  Where the state
+ * is in shards, weights change that are not this rank's, too. */
 static void wait_copied(void *owner)
 {
     struct rb_train *train = owner;
@@ -81,7 +81,7 @@ bool rb_train_evaluates(const struct rb_train *train)
            (level % model->eval_every == 0 || level == model->steps);
 }
 
-/* Evaluation does, and whoever saves the end. */
+/* Evaluation reads all weights, and so does the rank that saves the end. */
 static bool reads_all(void *owner)
 {
     const struct rb_train *train = owner;
@@ -121,8 +121,8 @@ static void tell_row(struct rb_train *train, const struct rb_step_result *result
     rb_fault("worker.row");
 }
 
-/* A death right behind a commit may have kept us from what was due at this level, or others: all of
- * the configuration do it. */
+/* A death right after a commit may have kept this rank, or others, from what was due at this level:
+ * all of the configuration do it. */
 static enum rb_train_phase make_up(struct rb_train *train)
 {
     struct rb_evaluation evaluation;
@@ -156,7 +156,8 @@ static enum rb_train_phase after_step(struct rb_train *train, const struct rb_st
     if (evaluated)
         err = rb_evaluate(train->model, train->active, train->stop, &evaluation, &why);
     tell_row(train, result, evaluated && !err ? &evaluation : NULL, err, started);
-    if (result->decision.flip) /* newcomers may go on without us, and have no rows of the past */
+    if (result->decision.flip) /* newcomers may go on without this worker, and have no rows of the
+                                * past */
         rb_reports_hurry(train->reports);
     rb_train_stand(train, RB_TRAIN_TRAINING);
     if (!err && result->decision.collector >= 0)
@@ -186,7 +187,7 @@ static void note_taken(struct rb_train *train, const struct rb_step_result *resu
         train->pace = rb_taking_pace(train->pace, result->taking_ns, step_ns);
 }
 
-/* A GPU that has to be told of each kernel computes the same, more slowly. */
+/* A GPU that has to be told of each kernel computes the same, but more slowly. */
 static void say_slow(struct rb_train *train)
 {
     const char *why = rb_program_refused(train->model->runner->program);
@@ -218,9 +219,9 @@ enum rb_train_phase rb_train_training(struct rb_train *train)
     if (err)
         return rb_train_interrupted(train, err, &lost);
 
-    /* Newcomers may lack the last entry still.  Until they have it nothing is gained by computing
-     * on a core that the feed needs.  Should it fail, it shows again where the step needs the
-     * links. */
+    /* Newcomers may still lack the last entry.  Until they have it, nothing is gained by computing
+     * on a core that the feed needs.  If the feed fails, the failure shows again where the step
+     * needs the links. */
     rb_configuration_settle(train->active, &unsettled);
     if (train->active->recovers)
         phase = make_up(train);
