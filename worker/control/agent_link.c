@@ -92,7 +92,7 @@ static void obey(struct rb_agent_link *link, Rb__ToWorker *message)
         rb_mailbox_settings(mailbox, message->settings);
     if (!message->configure && !message->go && !message->abandon && !message->save &&
         !message->leave && !message->stay && !message->has_freeze)
-        return; /* settings are facts, no orders: of any leader */
+        return; /* settings are facts, not orders: any leader may send them */
     if (!rb_mailbox_fence(mailbox, message->fence)) {
         rb_log(RB_LOG_WARN, "refused an order of an older leader (fence %llu)",
                (unsigned long long)message->fence);

@@ -22,7 +22,7 @@ enum {
     NEVER_CAME_MS = 30000, /* an agent that starts a worker connects at once */
     LEFT_ALONE_MS = 60000, /* a worker without state loses nothing by ending */
     FLUSH_MS = 1000,
-    FULL_NS = 10000000, /* without a descriptor for an agent that calls */
+    FULL_NS = 10000000, /* pause when there is no descriptor for an agent that connects */
     EXIT_ALONE = 70,
 };
 
@@ -54,7 +54,7 @@ void rb_control_block_signals(void)
     signals_of(&set);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGINT, SIG_IGN); /* a terminal's: the agent decides what becomes of its workers */
+    signal(SIGINT, SIG_IGN); /* from a terminal: the agent decides what becomes of its workers */
     signal(SIGHUP, SIG_IGN);
 }
 
@@ -70,8 +70,7 @@ static void take_signal(struct rb_control *control)
     rb_mailbox_leave(control->mailbox, NULL, 0);
 }
 
-/* How long a worker without agent, or one that is to save, may still wait, in ms; -1: as long as it
- * takes. */
+/* How many ms a worker without agent, or one that is to save, may still wait; -1: without limit. */
 static int patience(struct rb_control *control)
 {
     int hears = rb_mailbox_hears_out(control->mailbox);
@@ -117,7 +116,8 @@ static void accept_agent(struct rb_control *control)
     if (fd >= 0)
         rb_agent_link_take(&control->agent, fd);
     else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-        nanosleep(&(struct timespec){.tv_nsec = FULL_NS}, NULL); /* it is still there to be taken */
+        nanosleep(&(struct timespec){.tv_nsec = FULL_NS}, NULL); /* the connection still waits to be
+                                                                  * accepted */
 }
 
 static void turn(struct rb_control *control, int timeout)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEARS_OUT_MS = 30000 }; /* a step of those who are well is over by then */
+enum { HEARS_OUT_MS = 30000 }; /* the healthy ranks have finished a step by then */
 
 struct rb_mailbox *rb_mailbox_new(struct rb_reports *reports)
 {
@@ -49,7 +49,7 @@ void rb_mailbox_free(struct rb_mailbox *mailbox)
     free(mailbox);
 }
 
-/* What is being prepared is not wanted any more: rb_coll_open looks at this without a lock. */
+/* What is being prepared is not wanted any more: rb_coll_open reads this flag without a lock. */
 static void stop_preparing(struct rb_mailbox *mailbox)
 {
     atomic_store(&mailbox->unwanted, true);
@@ -86,8 +86,8 @@ void rb_mailbox_settings(struct rb_mailbox *mailbox, const Rb__Settings *setting
     rb_reports_rows_after(mailbox->reports, settings->rows_after);
 }
 
-/* What is left after deaths has a number that was kept for it, lower than that of what was prepared
- * beside and is abandoned. */
+/* The configuration that is left after deaths has a number that was reserved for it.  That number
+ * is lower than that of a configuration which was prepared beside and is abandoned. */
 static bool is_overtaken(const struct rb_mailbox *mailbox, const Rb__Configure *order)
 {
     if (is_abandoned(mailbox, order->number))
@@ -240,8 +240,8 @@ void rb_mailbox_status(struct rb_mailbox *mailbox, struct rb_status *ret_status)
 
 /* ---- Preparing ------------------------------------------------------------------------------*/
 
-/* Told again to prepare what it opens (that was foreseen, and what came in between is given up): it
- * is prepared once more only where that opening comes to nothing. */
+/* The order repeats the configuration that this worker is opening (it was foreseen, and what came
+ * in between is given up): it is prepared once more only if that opening fails. */
 static bool opens_wanted(const struct rb_mailbox *mailbox)
 {
     return mailbox->group && mailbox->group_use == RB_GROUP_OPENING && mailbox->wanted &&

@@ -22,32 +22,32 @@ struct rb_mailbox {
     atomic_bool stop;
 
     uint64_t fence;
-    uint32_t configured; /* the newest order to prepare */
+    uint32_t configured; /* the newest configuration to prepare */
     uint32_t go;         /* the newest configuration to flip to */
-    uint32_t breaks_off; /* and if it recovers, at once: all are ready for it */
+    uint32_t breaks_off; /* the newest to go to at once if it recovers: all are ready */
     uint32_t abandoned[ABANDONED];
     unsigned n_abandoned;
     struct save *saves;
     unsigned n_saves;
     struct rb_settings settings;
     bool ends;  /* there is nothing to stay for */
-    bool stays; /* what it was told to do before it leaves is taken back */
+    bool stays; /* the order to save and leave is taken back */
     char *leave_folder;
     int leave_code;
-    unsigned leaves;  /* times that it was told */
-    uint64_t left_ns; /* when it was told */
+    unsigned leaves;  /* times that it was told to leave */
+    uint64_t left_ns; /* when it was told to leave */
 
     Rb__Configure *wanted;   /* to be prepared */
     uint32_t preparing;      /* is being prepared; 0: none */
-    atomic_bool unwanted;    /* what is being prepared */
-    struct rb_coll *meeting; /* the preparing thread may be blocked in */
+    atomic_bool unwanted;    /* what is being prepared is unwanted */
+    struct rb_coll *meeting; /* where the preparing thread may be blocked */
     struct rb_configuration *prepared;
     struct rb_model *model;
 
-    struct rb_coll *group; /* the step thread may be blocked in */
+    struct rb_coll *group; /* where the step thread may be blocked */
     uint32_t group_number;
     enum rb_group_use group_use;
-    bool voting; /* what it says may have been heard: see rb_mailbox_ready */
+    bool voting; /* what this rank says may have been heard: see rb_mailbox_ready */
     struct rb_status status;
     int64_t freezes; /* the level at which it is to freeze; -1: none */
 };
@@ -62,8 +62,8 @@ static inline void unlock(struct rb_mailbox *mailbox)
     pthread_mutex_unlock(&mailbox->lock);
 }
 
-/* Where anybody may wait for what has been changed: who waits shares the core with who trains, so
- * nobody is woken up for less. */
+/* Where a thread may wait for what has changed.  A waiting thread shares the core with the one that
+ * trains, so no thread is woken up for less. */
 static inline void unlock_changed(struct rb_mailbox *mailbox)
 {
     pthread_cond_broadcast(&mailbox->changed);
@@ -83,10 +83,10 @@ static inline bool is_abandoned(const struct rb_mailbox *mailbox, uint32_t numbe
     return false;
 }
 
-/* Whoever is told to go to a recovery leaves what it waits in, where it may be that nobody else
- * says that this is over: the opening of another configuration, which was given up or has lost
- * somebody; and, where all are ready for the recovery, a step, for that is without somebody whom
- * the step would need, and who may stand still. */
+/* A step thread that is told to go to a recovery leaves the group that it waits in, since perhaps
+ * no other rank will end that wait.  It leaves the opening of another configuration, which was
+ * given up or has lost a member.  It leaves a step only where all are ready for the recovery: the
+ * recovery lacks a rank that the step would need, and that rank may stand still. */
 static inline void leave_for_recovery(struct rb_mailbox *mailbox)
 {
     const struct rb_configuration *next = mailbox->prepared;

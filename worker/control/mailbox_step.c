@@ -12,7 +12,8 @@ static bool can_open(const struct rb_mailbox *mailbox)
     return mailbox->prepared && mailbox->prepared->number == mailbox->go;
 }
 
-/* One with a roster is not waited for: a newcomer follows it at once, others have no use for it. */
+/* A configuration with a roster is taken at once: a newcomer follows it, others have no use for
+ * it. */
 static bool can_take(const struct rb_mailbox *mailbox)
 {
     return mailbox->prepared && (mailbox->prepared->roster || can_open(mailbox));
@@ -65,7 +66,7 @@ struct rb_configuration *rb_mailbox_take(struct rb_mailbox *mailbox)
     return taken;
 }
 
-/* The first member whose link has ended, -1: none. */
+/* The first member whose link has ended; -1: none. */
 static int lost_member(const struct rb_configuration *configuration)
 {
     for (uint32_t r = 0; r < configuration->size; r++)
@@ -99,7 +100,8 @@ void rb_mailbox_ready(struct rb_mailbox *mailbox, struct rb_configuration **next
         ready = (struct rb_vote_ready){(*next)->number, true, (*next)->digest};
     else if (mailbox->go > mailbox->status.active && mailbox->go > mailbox->configured &&
              !is_abandoned(mailbox, mailbox->go))
-        ready = (struct rb_vote_ready){.number = mailbox->go}; /* it goes on without this worker */
+        ready = (struct rb_vote_ready){.number = mailbox->go}; /* the others go on without this
+                                                                * worker */
     unlock(mailbox);
     rb_configuration_free(dropped);
     if (*next)

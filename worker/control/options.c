@@ -50,7 +50,7 @@ static int check(const struct rb_worker_options *options, struct rb_why *why)
     return 0;
 }
 
-/* What there is to say, and which member of the options it becomes. */
+/* The options, and which member of the struct each becomes. */
 static const struct {
     const char *name;
     enum { TEXT, NUMBER, FLAG } kind;
@@ -88,7 +88,7 @@ static int take(size_t row, const char *text, struct rb_worker_options *options,
 int rb_worker_options_read(int argc, char **argv, struct rb_worker_options *ret_options,
                            struct rb_why *why)
 {
-    enum { FIRST = 256 }; /* behind the letters, of which there are none */
+    enum { FIRST = 256 }; /* behind the option letters, of which there are none */
     struct option known[RB_COUNT(rows) + 1] = {0};
     struct rb_worker_options options = {.kind = "cpu", .cpu = -1};
     int found, err = 0;

@@ -15,11 +15,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* All members exist when they are told to meet, but may have a model to load yet.  The coordinator
- * gives them less time than this (RB_PREPARE_MS) and blames those who are late: whoever waits is
- * not to give up before.
+/* All members exist when they are told to meet, but some may have a model to load yet.  The
+ * coordinator gives them less time than this (RB_PREPARE_MS) and blames the late ones: a member
+ * that waits must not give up before that.
  *
- * NICE leaves a core that is shared with a trainer nine tenths its own.  SCHED_IDLE would leave all
+ * NICE leaves nine tenths of a shared core to the process that trains.  SCHED_IDLE would leave all
  * of it, and on a core that trains without a pause nothing would ever be prepared. */
 enum { MEET_MS = 150000, NICE = 10 };
 
@@ -46,8 +46,8 @@ static int load_model(struct rb_preparer *preparer, const Rb__Configure *order, 
     return err;
 }
 
-/* The configuration that it trains in, and what that has it hold: the same for as long as that is
- * so. */
+/* Returns the configuration that this worker trains in, and which blocks it holds there: both stay
+ * the same while it trains in it. */
 static uint32_t look(const struct rb_state *state, uint8_t *ret_held, uint32_t *ret_laps)
 {
     uint32_t term;
@@ -75,8 +75,8 @@ static int find_circle(struct rb_preparer *preparer, struct rb_configuration *co
     return err;
 }
 
-/* Who of its members has state and who must be fed?  `ret_role`: what we said.  Behind a death
- * nobody is fed: all align when they open it. */
+/* Which members have state, and which must be fed?  `ret_role`: what this rank said.  After a
+ * death nobody is fed: all align when they open the configuration. */
 static int introduce(struct rb_preparer *preparer, struct rb_configuration *configuration,
                      bool recovers, struct rb_role *ret_role, struct rb_why *why)
 {
@@ -108,7 +108,7 @@ static int start_feed(struct rb_preparer *preparer, struct rb_configuration *con
                         role->term, preparer->reports, &configuration->feed, why);
 }
 
-/* Nobody trains yet when a job starts, and behind a death everybody waits for this. */
+/* When a job starts nobody trains yet, and after a death everybody waits for this. */
 static bool is_urgent(const Rb__Configure *order)
 {
     return order->number == 1 || order->restore || order->recovers;
@@ -144,8 +144,8 @@ static int prepare(struct rb_preparer *preparer, const Rb__Configure *order,
     return 0;
 }
 
-/* One order, on a thread of its own where others may be training: a thread cannot become less nice
- * again. */
+/* One order, on a thread of its own where others may be training: a thread cannot lower its
+ * niceness again. */
 struct work {
     struct rb_preparer *preparer;
     const Rb__Configure *order;
@@ -175,8 +175,8 @@ static void prepare_beside(struct work *work)
             prepare(work->preparer, work->order, &work->configuration, &work->role, &work->why);
 }
 
-/* Ready is said before the step thread and the feed know of it: what they have to say comes later.
- */
+/* Ready is reported before the step thread and the feed know of the configuration: their reports
+ * come later. */
 static void serve(struct rb_preparer *preparer, const Rb__Configure *order)
 {
     struct work work = {.preparer = preparer, .order = order};
@@ -240,7 +240,7 @@ void rb_preparer_close(struct rb_preparer *preparer)
     if (!preparer)
         return;
     pthread_join(preparer->thread, NULL);
-    rb_mailbox_clear(preparer->mailbox); /* a feed that still reads the state */
+    rb_mailbox_clear(preparer->mailbox); /* ends a feed that still reads the state */
     rb_model_free(preparer->model);
     free(preparer);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The preparing thread: loads the model and meets the members of configurations to come, while
- * training goes on under the present one.
+/* The preparing thread: loads the model and meets the members of the next configurations, while
+ * training goes on in the present one.
  *
  * mailbox (Configure) > [prepare] > mailbox (a prepared configuration), Ready or Unready */
 #ifndef RB_WORKER_CONTROL_PREPARE_H
@@ -16,7 +16,7 @@ struct rb_preparer;
 int rb_preparer_open(const struct rb_worker_options *options, struct rb_mailbox *mailbox,
                      struct rb_reports *reports, struct rb_listener *listener,
                      struct rb_preparer **ret_preparer, struct rb_why *why);
-/* Waits for the thread, which ends when the worker is told to leave; frees the model. */
+/* Waits for the thread, which ends when the worker is told to leave, then frees the model. */
 void rb_preparer_close(struct rb_preparer *preparer);
 
 #endif

@@ -19,7 +19,7 @@ enum { FRAME_ROWS = 256, TAKE_BYTES = 1 << 20, SLOTS = KINDS + RB_REPORTS_SAVED 
 struct slot {
     struct rb_buffer frame;
     uint64_t order;  /* when it was posted; 0: nothing here */
-    uint32_t number; /* of its configuration, where it is about one */
+    uint32_t number; /* of its configuration, if it is about one */
 };
 
 struct row {
@@ -38,8 +38,8 @@ struct rb_reports {
     bool rows_wanted;
     int64_t rows_sent; /* step of the newest row sent */
     uint32_t wait_ms;
-    uint64_t taken_ns; /* when all rows that there were had been taken */
-    bool told;         /* of rows since then */
+    uint64_t taken_ns; /* when all rows were last taken */
+    bool told;         /* of rows since then: the reader is woken */
     bool hurry;
 };
 
@@ -77,7 +77,7 @@ void rb_reports_quiet(struct rb_reports *reports)
         ;
 }
 
-/* A full counter is as good a wake-up as any. */
+/* A full counter wakes the reader as well. */
 static void wake(struct rb_reports *reports)
 {
     uint64_t one = 1;
@@ -113,8 +113,9 @@ static uint32_t number_of(const Rb__FromWorker *message)
                               : 0;
 }
 
-/* It is out of date, unless it is about a later configuration than what is told now: one that was
- * prepared beside may be given up just behind the word that the next is ready. */
+/* Drop a report of this kind, unless it is about a later configuration than the present report: a
+ * configuration that was prepared beside may be given up right after the report that the next is
+ * ready. */
 static void forget(struct rb_reports *reports, enum kind kind, uint32_t number)
 {
     if (reports->slots[kind].number <= number)
@@ -215,7 +216,7 @@ void rb_reports_rows_wait(struct rb_reports *reports, uint32_t ms)
     pthread_mutex_unlock(&reports->lock);
 }
 
-/* The oldest report that was not sent; NULL: none. */
+/* The oldest report that was not sent yet; NULL: none. */
 static const struct slot *next_slot(const struct rb_reports *reports)
 {
     const struct slot *next = NULL;
@@ -234,7 +235,7 @@ static struct row *row_at(const struct rb_reports *reports, size_t i)
     return &reports->rows[(reports->first + i) % reports->room];
 }
 
-/* Rows come in the order of their steps: the first that was not sent. */
+/* The index of the first row that was not sent: rows come in the order of their steps. */
 static size_t first_unsent(const struct rb_reports *reports)
 {
     size_t low = 0, high = reports->count;

@@ -83,8 +83,8 @@ static void add_evaluation(Rb__Row *row, const struct rb_evaluation *evaluation)
     row->eval_accuracy = evaluation->accuracy;
 }
 
-/* Steps of a lap are committed together; each says when this rank was done with it, the last one
- * with the commit in it. */
+/* The steps of a lap are committed together.  Each row says when this rank was done with its step,
+ * the last one with the commit included. */
 static void tell_lap(struct rb_reports *reports, uint32_t rank, const struct rb_model *model,
                      const struct rb_evaluation *evaluation)
 {
@@ -145,7 +145,7 @@ static Rb__Row row_of(const struct rb_configuration *configuration, const struct
     return row;
 }
 
-/* For others whom this rank must tell of the step. */
+/* Keep the row for ranks that this one must tell of the step. */
 static bool keep_row(struct rb_model *model, const Rb__Row *row)
 {
     if (rb__row__get_packed_size(row) > sizeof model->applied.row)
@@ -203,7 +203,7 @@ void rb_tell_told(struct rb_reports *reports, const struct rb_configuration *con
         row = kept_row(model);
     if (!row)
         return;
-    row->has_microbatch_us = 0; /* that was another's */
+    row->has_microbatch_us = 0; /* that was another rank's */
     model->applied.owed = evaluates && !row->has_eval_loss && keep_row(model, row);
     if (!model->applied.owed)
         rb_reports_row(reports, configuration->rank, row);
