@@ -80,7 +80,8 @@ static bool reads_slice(const struct rb_program_build *b, const Rb__Instruction 
     return false;
 }
 
-/* What is free of the arena, from where the first output lies: twins have both so far apart. */
+/* Passes the free part of the arena as an offset from the first output: in a twin's arena that
+ * offset is the same. */
 static void give_spare(const struct rb_program_build *b, const struct step *step,
                        struct rb_call *call)
 {
@@ -197,7 +198,7 @@ static int check_results(const struct rb_program_build *b)
     return err ? err : check_contributions(b);
 }
 
-/* Steps whose gradients may be left to rb_program_add. */
+/* Finds the steps whose gradients may be left to rb_program_add. */
 static void find_gradients(const struct rb_program_build *b)
 {
     struct rb_program *program = b->program;

@@ -12,12 +12,12 @@
 
 struct step {
     struct rb_kernel *kernel;
-    bool gradient; /* what comes out is a contribution, which may be added without being written */
+    bool gradient; /* its output is a contribution, which may be added without being written */
     const void **in;
     void **out;
 };
 
-/* A gradient to be added behind an instruction. */
+/* A gradient to be added after an instruction. */
 struct sum {
     int instruction, tensor;
 };
@@ -25,7 +25,7 @@ struct sum {
 /* What is told to the device once. */
 struct replay {
     struct rb_tape *tape;
-    bool seen; /* it was run before: kernels are loaded, which no tape may do */
+    bool seen; /* it ran before: kernels are loaded, which no tape may do */
 };
 
 struct rb_program {
@@ -33,7 +33,7 @@ struct rb_program {
     struct rb_arena arena; /* all the tables */
     int n_steps, once;
     bool borrows; /* kernels are a twin's */
-    bool defers;  /* such steps are left to rb_program_add */
+    bool defers;  /* steps with `gradient` are left to rb_program_add */
     struct step *steps;
     int n_tensors;
     void **addresses; /* of tensors; NULL for absent ones */
@@ -46,12 +46,12 @@ struct rb_program {
     size_t n_written;
     uint64_t working; /* bytes: rb_program_working */
 
-    /* Tapes (rb_program_keep).  Of a run that is played, what `after` asked for. */
+    /* Tapes (rb_program_keep), and what `after` asked for of a run that is played. */
     bool keeps;
     struct replay replays[2]; /* of whole runs, and without the instructions run once; of passes */
     struct rb_why refused;    /* why there are no tapes; empty: there may be */
     bool collects;
-    int instruction; /* behind which it is asked */
+    int instruction; /* after which `after` is being called */
     struct sum *sums;
     struct rb_fixed *into; /* of the sums alone, as tapes want them */
     size_t n_sums, most_sums;
@@ -59,7 +59,7 @@ struct rb_program {
 
 /* ---- While it runs ---------------------------------------------------------------------------*/
 
-/* Asked of the device there and then. */
+/* Adds at once, not by a tape. */
 void rb_program_add_now(struct rb_program *program, int tensor, const struct rb_fixed *into);
 
 /* ---- While it is prepared --------------------------------------------------------------------*/
@@ -72,7 +72,7 @@ struct rb_program_build {
     const struct rb_program_memory *memory;
     struct rb_tensor_type *types;
     size_t *bytes;
-    const struct rb_spare *spares; /* by instruction; NULL: kernels have nothing of the arena */
+    const struct rb_spare *spares; /* by instruction; NULL: kernels may use nothing of the arena */
     struct rb_why *why;
 };
 
@@ -82,10 +82,10 @@ static inline bool rb_program_inside(uint64_t offset, uint64_t bytes, uint64_t s
     return offset <= size && bytes <= size - offset;
 }
 
-/* What runs write, once it is known which gradients they do not. */
+/* Finds what runs write, once it is known which gradients they do not write. */
 void rb_program_find_written(const struct rb_program_build *b, struct rb_arena *scratch);
 
-/* Types and addresses of all tensors, and memory for inputs. */
+/* Makes types and addresses of all tensors, and memory for inputs. */
 int rb_program_make_tensors(const struct rb_program_build *b);
 
 static inline struct rb_reads rb_program_reads(const struct rb_program_build *b)
@@ -93,8 +93,8 @@ static inline struct rb_reads rb_program_reads(const struct rb_program_build *b)
     return (struct rb_reads){b->from, b->program->addresses, b->bytes};
 }
 
-/* By instruction, in `scratch`; NULL where no kernel may have anything of the arena, or none would
- * want it.  Tensors have their addresses; nothing else has been checked yet. */
+/* By instruction, in `scratch`; NULL where no kernel may use anything of the arena, or none would
+ * want to.  Tensors have their addresses; nothing else has been checked yet. */
 const struct rb_spare *rb_program_find_spares(const struct rb_program_build *b,
                                               struct rb_arena *scratch);
 

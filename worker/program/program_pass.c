@@ -63,7 +63,7 @@ const char *rb_program_refused(const struct rb_program *program)
     return program->refused.text[0] ? program->refused.text : NULL;
 }
 
-/* What will be added, and behind what. */
+/* Collects which sums will be added, and after which instructions. */
 static void collect(struct rb_program *program, const struct rb_program_pass *pass)
 {
     program->n_sums = 0;
@@ -76,7 +76,7 @@ static void collect(struct rb_program *program, const struct rb_program_pass *pa
     program->collects = false;
 }
 
-/* All of it, with the sums that were collected. */
+/* Runs all of the pass, with the sums that were collected. */
 static void run_collected(struct rb_program *program, const struct rb_program_pass *pass,
                           const struct rb_key *key)
 {
@@ -95,7 +95,7 @@ static bool play(struct rb_program *program, const struct replay *replay, const 
     return replay->tape && rb_tape_play(replay->tape, key, program->into, program->n_sums);
 }
 
-/* A new tape in place of the one that cannot be played, if there is one. */
+/* Makes a new tape in place of one that cannot be played, if there is one. */
 static void keep(struct rb_program *program, const struct rb_program_pass *pass,
                  const struct rb_key *key, struct replay *replay)
 {
@@ -141,7 +141,7 @@ int rb_program_pass(struct rb_program *program, const struct rb_program_pass *pa
         return err;
     }
     err = ask(program, pass, key);
-    /* with all kernels that a tape will have */
+    /* with all kernels that the tape will have */
     replay->seen |= !err && (pass->after || !program->most_sums);
     return err;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the tensors of a program are: types and addresses, each of them checked; and where none
- * are. */
+/* Where the tensors of a program are: types and addresses, each of them checked; and which places
+ * are free. */
 #include "worker/program/program_inside.h"
 
 #include "kernels/call.h"
@@ -127,7 +127,7 @@ static bool lies_in(const Rb__Tensor *tensor, const Rb__Tensor *other, size_t by
            tensor->offset >= other->offset && tensor->offset - other->offset < bytes;
 }
 
-/* What `output` is, or a view of it, is where the twin has it. */
+/* `output`, and every view of it, lies where the twin has it. */
 static void share_output(const struct rb_program_build *b, int32_t output)
 {
     if (output < 0 || output >= b->program->n_tensors)
@@ -137,7 +137,7 @@ static void share_output(const struct rb_program_build *b, int32_t output)
             b->program->addresses[i] = b->memory->twin->addresses[i];
 }
 
-/* What is run once a step is run by one for all. */
+/* Instructions that run once a step are run by one program for all twins. */
 static void share_once(const struct rb_program_build *b)
 {
     for (int i = 0; i < b->program->once; i++)
@@ -169,7 +169,7 @@ static bool all_there(const struct rb_program_build *b, const int32_t *tensors, 
     return true;
 }
 
-/* Who prepares the instructions says what is wrong. */
+/* Returns false for a faulty program: preparing the instructions then reports what is wrong. */
 static bool may_be_looked_at(const struct rb_program_build *b)
 {
     const Rb__Program *from = b->from;
@@ -185,7 +185,7 @@ static bool may_be_looked_at(const struct rb_program_build *b)
     return sound;
 }
 
-/* They alone need much: tensors once more, in other layouts. */
+/* Only convolutions need much: their tensors once more, in other layouts. */
 static bool has_convolutions(const Rb__Program *program)
 {
     for (size_t i = 0; i < program->n_instructions; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run writes of its arena: not the gradients that go into sums from registers. */
+/* What a run writes of its arena; gradients that go into sums from registers are not written. */
 #include "worker/program/program_inside.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ static int by_place(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* Of the instructions from `first` on. */
+/* Outputs of the instructions from `first` on. */
 static size_t find_outputs(const struct rb_program_build *b, int first, struct rb_extent *ret)
 {
     const struct rb_program *program = b->program;
@@ -51,7 +51,8 @@ static size_t unite(struct rb_extent *outputs, size_t n, struct rb_extent *ret)
     return pieces;
 }
 
-/* What is run once a step a twin leaves to the other one, where its output lies. */
+/* A twin leaves the instructions that run once a step to the other program, where their outputs
+ * lie. */
 void rb_program_find_written(const struct rb_program_build *b, struct rb_arena *scratch)
 {
     struct rb_program *program = b->program;

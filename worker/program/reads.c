@@ -25,7 +25,7 @@ static bool any_overlaps(const struct rb_reads *reads, const int32_t *tensors, s
 
 enum taken { NOT_TAKEN, TAKEN_WHOLE, TAKEN_IN_PART };
 
-/* Is `out` read by contributions that are ready behind so many instructions? */
+/* Is `out` read by contributions that are ready after so many instructions? */
 static enum taken taken_behind(const struct rb_reads *reads, int32_t out, size_t instructions)
 {
     enum taken taken = NOT_TAKEN;
@@ -44,7 +44,7 @@ static enum taken taken_behind(const struct rb_reads *reads, int32_t out, size_t
     return taken;
 }
 
-/* Is it what is left when the program has ended? */
+/* Is `out` among what is left when the program has ended? */
 static bool is_result(const struct rb_reads *reads, int32_t out)
 {
     const Rb__Program *program = reads->program;
@@ -54,8 +54,8 @@ static bool is_result(const struct rb_reads *reads, int32_t out)
            any_overlaps(reads, program->outputs, program->n_outputs, out);
 }
 
-/* Does anybody read `out` of `instruction` beside contributions right behind it?  Nobody does once
- * its memory is used again. */
+/* Is `out` of `instruction` read by anything but contributions right after it?  Nothing reads it
+ * once its memory is used again. */
 static bool is_read(const struct rb_reads *reads, size_t instruction, int32_t out)
 {
     const Rb__Program *program = reads->program;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who reads what an instruction writes.
+/* Which instructions read what an instruction writes.
  *
  * Program, addresses > [reads] > program
  *
@@ -22,13 +22,13 @@ struct rb_reads {
 /* Do tensors x and y (-1: absent) share memory? */
 bool rb_reads_overlap(const struct rb_reads *reads, int32_t x, int32_t y);
 
-/* Is the first output of `instruction` a contribution that is ready right behind it, and read by
- * nobody else? */
+/* Is the first output of `instruction` a contribution that is ready right after it, and read by
+ * nothing else? */
 bool rb_reads_gradient(const struct rb_reads *reads, size_t instruction);
 
-/* The last instruction that `out` of `instruction` must outlive, for that reads it or what is read
- * right behind that does; behind all of them where it is read when the program has ended, or by its
- * next run. */
+/* The last instruction that `out` of `instruction` must outlive, because that instruction reads it,
+ * or a contribution does right after that instruction.  Behind all instructions where `out` is read
+ * when the program has ended, or by its next run. */
 size_t rb_reads_last(const struct rb_reads *reads, size_t instruction, int32_t out);
 
 #endif

@@ -7,7 +7,7 @@
 
 enum { ALIGNMENT = 64 };
 
-/* Bytes of the arena, and the instructions that they are somebody's through. */
+/* Bytes of the arena, and the instructions during which a tensor has them. */
 struct life {
     uint64_t first, end;
     size_t from, to;
