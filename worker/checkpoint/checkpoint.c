@@ -66,7 +66,8 @@ int rb_checkpoint_tensors(const Rb__Model *model, const struct rb_state *state,
     return n;
 }
 
-/* What loaders of other frameworks look for, and the names that share a tensor with another. */
+/* The note that loaders of other frameworks look for, and the names that share a tensor with
+ * another. */
 static int weight_notes(const Rb__Model *model, struct rb_safetensor_note **ret_notes)
 {
     struct rb_safetensor_note *notes = rb_alloc((model->n_aliases + 1) * sizeof *notes);
@@ -98,7 +99,7 @@ static int fail(struct rb_why *why, const char *verb, const char *path)
                       strerror(number));
 }
 
-/* Digest of what the disk gives back, not of what was meant to be written. */
+/* Digest of what the disk returns, not of what was meant to be written. */
 static int digest_file(const char *path, uint64_t bytes, char ret_digest[33], struct rb_why *why)
 {
     uint64_t there;
@@ -169,7 +170,7 @@ static int fill_folder(const Rb__Model *model, const struct rb_state *state, con
 
 enum { HOLD_TRIES = 10 };
 
-/* Is it the folder of this name still? */
+/* Does `folder` still name the folder that is open as `fd`? */
 static bool has_name(int fd, const char *folder)
 {
     struct stat own, there;
@@ -178,9 +179,9 @@ static bool has_name(int fd, const char *folder)
            own.st_ino == there.st_ino;
 }
 
-/* An empty folder that others know to be written by a living process (prune.c asks): the lock ends
- * with *ret_fd; -1: there are no locks.  Who asks in between may take it for one that somebody has
- * left. */
+/* Make an empty folder, locked so that others know that a living process writes it (prune.c asks).
+ * The lock ends with *ret_fd; -1: there are no locks.  Before the lock is taken, a pruner may take
+ * the folder for one that a dead process left. */
 static int make_held(const char *folder, int *ret_fd, struct rb_why *why)
 {
     int fd = -1, locked = -1, err = 0;
@@ -206,8 +207,8 @@ static int make_held(const char *folder, int *ret_fd, struct rb_why *why)
     return err;
 }
 
-/* Where two folders cannot change places: the old one is aside meanwhile, and comes back if the new
- * one cannot have its place. */
+/* Where two folders cannot be exchanged: the old one is moved aside, and comes back if the new one
+ * cannot take its place. */
 static int replace(const char *temporary, const char *path, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *aside = rb_format("%s-old", temporary);
@@ -224,8 +225,8 @@ static int replace(const char *temporary, const char *path, struct rb_why *why)
     return rb_file_remove(aside, why);
 }
 
-/* A checkpoint of this step may be there already, from before a restart: the new one takes its
- * place, but not that of another job's. */
+/* A checkpoint of this step may be there already, from before a restart: the new one replaces it,
+ * but never a checkpoint of another job. */
 static int put_in_place(const Rb__Model *model, const char *temporary, const char *path,
                         struct rb_why *why)
 {

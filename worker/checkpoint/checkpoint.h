@@ -30,8 +30,8 @@ int rb_checkpoint_tensors(const Rb__Model *model, const struct rb_state *state,
                           enum rb_checkpoint_file file, struct rb_safetensor **ret_tensors);
 void rb_checkpoint_tensors_free(struct rb_safetensor *tensors, int n);
 
-/* Write FOLDER/step-N and point FOLDER/latest at it.  job, worker: go into the temporary name only,
- * so that two writers never share one.  ret_path: the caller frees it. */
+/* Write FOLDER/step-N and point FOLDER/latest at it.  job and worker go into the temporary name
+ * only, so that two writers never share one.  The caller frees *ret_path. */
 int rb_checkpoint_write(const Rb__Model *model, const struct rb_state *state, const char *folder,
                         const char *job, const char *worker, char **ret_path, uint64_t *ret_bytes,
                         struct rb_why *why);

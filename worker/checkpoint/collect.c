@@ -25,7 +25,7 @@ int rb_collect_run(const struct rb_model *model, const struct rb_configuration *
             n += rb_placement_move(into ? into : &model->state, shard->first, shard->count,
                                    shard->ranks[0], to, moves + n);
     }
-    /* By the links: `into` may be the host's, and files are. */
+    /* By the links: `into` may be the host's memory, and files are the host's. */
     err = rb_carry(model->device, configuration->coll, NULL,
                    rb_tag(RB_TAG_GATHER, model->state.level, 2, 0), moves, n, why);
     if (!err && into)

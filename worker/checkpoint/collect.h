@@ -8,8 +8,8 @@
 #include "worker/configuration.h"
 #include "worker/model.h"
 
-/* Every rank of a sharded configuration calls it at the same level.  into: at rank `to`, where all
- * of the state goes, counters included; NULL at the others. */
+/* Every rank of a sharded configuration calls this at the same level.  into: at rank `to`, receives
+ * all of the state, counters included; NULL at the others. */
 int rb_collect_run(const struct rb_model *model, const struct rb_configuration *configuration,
                    uint32_t to, struct rb_state *into, struct rb_why *why);
 

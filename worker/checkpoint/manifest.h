@@ -18,10 +18,10 @@ int rb_manifest_text(const Rb__Model *model, const struct rb_state *state,
                      const struct rb_manifest_file *files, int n, char **ret_text,
                      struct rb_why *why);
 
-/* Read what nobody has to trust.  `files` come in with their names and get bytes and digest;
+/* Read text that nobody has to trust.  `files` come in with their names and get bytes and digest;
  * exactly these must be listed.  Fills counters and exponents of `state`, which must be of `model`.
  *
- * RB_EINVAL: not a manifest, or damaged.  RB_EREFUSED: of another job file. */
+ * RB_EINVAL: not a manifest, or damaged.  RB_EREFUSED: the checkpoint is of another job file. */
 int rb_manifest_read(const char *text, size_t size, const Rb__Model *model, struct rb_state *state,
                      struct rb_manifest_file *files, int n, struct rb_why *why);
 

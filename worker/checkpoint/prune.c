@@ -57,8 +57,9 @@ static int falling(const void *a, const void *b)
     return (*left < *right) - (*left > *right);
 }
 
-/* What somebody has left who died.  A worker that left the job may write its last one still: then
- * it has a lock on it; who has just made one, and gets no lock, finds it gone when it does. */
+/* Remove what a dead process left.  A worker that left the job may still be writing its last
+ * checkpoint: then it holds a lock on the folder.  A writer that has just made a folder, and has no
+ * lock yet, finds the folder gone when it gets the lock. */
 static int remove_half_done(const char *folder, const char *name, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
@@ -71,7 +72,7 @@ static int remove_half_done(const char *folder, const char *name, struct rb_why 
     return err;
 }
 
-/* Under another name first: whoever dies in the middle leaves no half of a checkpoint. */
+/* Rename the folder first, so that a death in the middle leaves no half of a checkpoint. */
 static int remove_step(const char *folder, const char *half_done, int64_t step, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *name = rb_checkpoint_name(step);

@@ -48,8 +48,8 @@ static int take(struct rb_safetensor *want, int n_want, struct rb_safetensor *ha
     return 0;
 }
 
-/* Read, and not mapped: what the disk cannot give back is an error, so that an older checkpoint is
- * tried, and not the end of the process. */
+/* The file is read, not mapped: data that the disk cannot return are then an error, after which an
+ * older checkpoint is tried, and not the end of the process. */
 static int check_digest(const char *path, const struct rb_manifest_file *listed, struct rb_why *why)
 {
     char digest[33];
@@ -61,7 +61,7 @@ static int check_digest(const char *path, const struct rb_manifest_file *listed,
     return err;
 }
 
-/* listed: NULL for a file that no manifest speaks of. */
+/* listed: NULL for a file that no manifest lists. */
 static int load_file(const char *path, const struct rb_manifest_file *listed,
                      enum rb_checkpoint_file file, const Rb__Model *model, struct rb_state *state,
                      struct rb_why *why)
@@ -119,8 +119,8 @@ static void start_fresh(struct rb_state *state)
     rb_state_clear_moments(state);
 }
 
-/* A checkpoint that is gone has made way for newer ones, of which nobody heard who could have told:
- * workers go on writing them while rubatod or etcd is away.  The newest of those; NULL: none. */
+/* A checkpoint that is gone has made way for newer ones that were never reported: workers go on
+ * writing them while rubatod or etcd is away.  Returns the newest of those; NULL: none. */
 static char *find_newer(const char *path)
 {
     const char *name = strrchr(path, '/');

@@ -8,8 +8,8 @@
 #include "worker/state/state.h"
 
 /* path: a folder that rb_checkpoint_write made, or one safetensors file with exactly the model's
- * variables (level 0).  Where such a folder was removed for newer ones, it is the newest of them;
- * its level says so.  On failure state->level is -1. */
+ * variables (level 0).  If such a folder was removed for newer ones, the newest of them is loaded,
+ * and its level says so.  On failure state->level is -1. */
 int rb_restore(const char *path, const Rb__Model *model, struct rb_state *state,
                struct rb_why *why);
 

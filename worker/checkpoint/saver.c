@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* The least that a thread can ask for. */
+/* The lowest priority that a thread can ask for. */
 enum { NICE = 19 };
 
 /* ---- One save -------------------------------------------------------------------------------*/
@@ -94,7 +94,7 @@ struct rb_saver {
     struct rb_save save;
     char *folder;                 /* save.folder, owned */
     struct rb_snapshot *snapshot; /* its memory is got with the first save and kept */
-    bool short_of_memory;         /* there is none */
+    bool short_of_memory;         /* there is no memory for it */
 };
 
 static void enter(struct rb_saver *saver, enum phase phase)
@@ -128,16 +128,16 @@ static enum phase wait_beyond(struct rb_saver *saver, enum phase first, enum pha
     return phase;
 }
 
-/* Whatever this thread does, the step goes first: on a core that nobody needs, and where there is
- * none, in the little that is left of ours. */
+/* The step always goes before this thread: it runs on a core that is free, and where there is none,
+ * in the little that is left of the step's core. */
 static void stand_back(const struct rb_saver *saver)
 {
     sched_setaffinity(0, sizeof saver->options->cores, &saver->options->cores);
     setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
 }
 
-/* Into what its folder is now, so that what is said of it later holds by that name.  Not earlier:
- * the step thread asks for it, and the file system may take its time. */
+/* Write into what the folder's name stands for now, so that later reports of the save hold by that
+ * name.  Not earlier: the step thread starts the save, and the file system may take its time. */
 static void write_state(struct rb_saver *saver, const struct rb_state *state)
 {
     RB_CLEANUP(rb_freep) char *real = rb_file_real(saver->folder);
@@ -155,7 +155,7 @@ static void save(struct rb_saver *saver, bool copies)
 {
     if (copies)
         rb_snapshot_complete(saver->snapshot);
-    if (rb_device_check(saver->model->device, NULL)) /* what was copied is worth nothing */
+    if (rb_device_check(saver->model->device, NULL)) /* the copy is worth nothing */
         rb_snapshot_copy(saver->snapshot)->level = -1;
     rb_fault("worker.save.copied");
     enter(saver, WRITING);
@@ -228,7 +228,7 @@ static void note_save(struct rb_saver *saver, const struct rb_save *save)
 void rb_saver_start(struct rb_saver *saver, const struct rb_save *save)
 {
     note_save(saver, save);
-    /* Without memory for a copy it is written from the state itself, before this returns. */
+    /* Without memory for a copy the save is written from the state itself, before this returns. */
     if (rb_snapshot_reserve(saver->snapshot, NULL)) {
         write_state(saver, &saver->model->state);
         return;

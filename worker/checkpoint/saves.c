@@ -40,7 +40,7 @@ static const char *const torn =
 static const char *const in_shards =
     "its state is in shards: a checkpoint can be made while it trains";
 
-/* Why this cannot be saved by this rank alone; NULL: it can. */
+/* Why this rank alone cannot save; NULL: it can. */
 static const char *hindrance(const struct rb_saves *saves, bool export_only)
 {
     if (!saves->saver || saves->model->state.level < 0)
@@ -106,7 +106,7 @@ void rb_saves_serve(struct rb_saves *saves, bool trains)
         refuse_order(saves, &saves->waiting, in_shards);
         free(RB_TAKE(saves->waiting.folder));
     }
-    if (alone && rb_saves_ready(saves)) { /* it was brought together: nobody collects any more */
+    if (alone && rb_saves_ready(saves)) { /* the state is whole here again: no need to collect */
         order = saves->waiting;
         saves->waiting = (struct rb_save_order){0};
         serve(saves, &order, trains);
@@ -143,7 +143,7 @@ void rb_saves_periodically(struct rb_saves *saves, uint32_t rank)
     struct rb_settings settings;
 
     if (saves->model->state.level < saves->begun)
-        saves->begun = 0; /* it has gone back */
+        saves->begun = 0; /* the level has gone back */
     rb_mailbox_copy_settings(saves->mailbox, &settings);
     if (is_due(&settings, rank, saves->model->state.level) && !hindrance(saves, false) &&
         saves->begun != saves->model->state.level) {
@@ -154,7 +154,7 @@ void rb_saves_periodically(struct rb_saves *saves, uint32_t rank)
         rb_saver_wait(saves->saver);
         rb_saver_start(saves->saver, &save);
     } else if (is_ever_due(&settings, rank)) {
-        rb_saver_ready(saves->saver); /* it gets its memory long before */
+        rb_saver_ready(saves->saver); /* gets its memory long before it is due */
     }
     rb_settings_done(&settings);
 }
@@ -164,7 +164,7 @@ void rb_saves_periodically(struct rb_saves *saves, uint32_t rank)
 static const char *const no_room =
     "no memory for the whole state, which is in shards: a save takes as much as all of it";
 
-/* What would be collected cannot be kept: say so, and ask nobody for it. */
+/* There is no memory for the collected state: report that, and ask no rank for it. */
 static void give_up(struct rb_saves *saves, const struct rb_settings *settings, bool due)
 {
     const struct rb_save_order order = {0, settings->checkpoint_path, false};
@@ -194,7 +194,8 @@ bool rb_saves_want(struct rb_saves *saves, uint32_t rank, int64_t next)
     return wants;
 }
 
-/* What it was collected for: what is due now, else what was asked for. */
+/* Save what the state was collected for: a periodic checkpoint if one is due, else the waiting
+ * save. */
 static void save_collected(struct rb_saves *saves, uint32_t rank)
 {
     struct rb_settings settings;

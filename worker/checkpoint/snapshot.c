@@ -74,7 +74,7 @@ void rb_snapshot_begin(struct rb_snapshot *snapshot)
     pthread_mutex_unlock(&snapshot->lock);
 }
 
-/* Copied by whoever comes first; the other waits for it. */
+/* The thread that comes first copies the block; the other waits for it. */
 void rb_snapshot_keep(struct rb_snapshot *snapshot, size_t block)
 {
     bool ours;
