@@ -17,7 +17,7 @@ enum {
     PIECE = 1 << 20
 };
 
-/* What keeps a GPU busy for so long is as large as it needs to be. */
+/* Work that keeps a GPU busy for so long is as large as it needs to be. */
 static const double busy_ns = 1e5;
 
 /* How a device is raced. */
@@ -25,14 +25,14 @@ struct race {
     enum rb_dtype dtype; /* of the factors */
     int64_t width;       /* of the product, on a core */
     int rounds;
-    double (*of)(double *ns, size_t n); /* what counts of the rounds */
+    double (*of)(double *ns, size_t n); /* which number of the rounds counts */
 };
 
 struct rb_profile {
     const Rb__Program *program;
     uint64_t at;    /* the last call */
     double *now;    /* by instruction, of this run */
-    double *before; /* of the runs that have ended, one behind the other */
+    double *before; /* of the runs that have ended, one after the other */
     size_t runs;
 };
 
@@ -62,7 +62,7 @@ double rb_profile_median(double *values, size_t n)
 
 /* ---- The device -------------------------------------------------------------------------------*/
 
-/* ns of one run; 0 where it was not to be measured. */
+/* ns of one run; 0 if it could not be measured. */
 static double time_rounds(const struct race *race, struct rb_kernel *kernel, void *const memory[3],
                           struct rb_marks *marks)
 {
@@ -78,8 +78,9 @@ static double time_rounds(const struct race *race, struct rb_kernel *kernel, voi
     return race->of(ns, (size_t)race->rounds);
 }
 
-/* Numbers like those of training: a product of zeros takes a GPU less power, so less time.  Always
- * the same, between -1 and 1, and again and again: a GPU's memory has a host's side too. */
+/* Numbers like those of training: a product of zeros takes a GPU less power, and so less time.  The
+ * numbers are always the same, between -1 and 1, and repeat after each piece: a GPU's memory has a
+ * host's side too. */
 static void fill(struct rb_device *device, enum rb_dtype dtype, void *memory, size_t bytes)
 {
     size_t size = rb_dtype_size(dtype), piece = bytes < PIECE ? bytes : PIECE;
@@ -103,7 +104,7 @@ static void fill(struct rb_device *device, enum rb_dtype dtype, void *memory, si
                        bytes - at < piece ? bytes - at : piece);
 }
 
-/* One product of so many rows and columns, or a copy of so many numbers. */
+/* Times one product of `size` rows and columns, or a copy of `size` numbers. */
 static int time_call(struct rb_device *device, const struct race *race, enum rb_op op, int64_t size,
                      struct rb_marks *marks, double *ret_ns, struct rb_why *why)
 {
@@ -137,7 +138,8 @@ static int time_call(struct rb_device *device, const struct race *race, enum rb_
     return err || *ret_ns > 0 ? err : rb_why_set(why, RB_EINTERNAL, "its clock stands still");
 }
 
-/* *size: at first, and at which it was timed: on a GPU it doubles up to `most` to keep it busy. */
+/* *size: the size to begin with, and then the one that was timed: on a GPU it doubles up to `most`
+ * to keep the device busy. */
 static int time_busy(struct rb_device *device, const struct race *race, enum rb_op op,
                      int64_t *size, int64_t most, struct rb_marks *marks, double *ret_ns,
                      struct rb_why *why)
@@ -151,7 +153,7 @@ static int time_busy(struct rb_device *device, const struct race *race, enum rb_
     return err;
 }
 
-/* Precision is the whole program's. */
+/* The type of the first product's factors: the whole program has one precision. */
 static enum rb_dtype factors_of(const Rb__Program *program)
 {
     for (size_t i = 0; i < program->n_instructions; i++)
@@ -198,7 +200,7 @@ int rb_profile_quickly(struct rb_device *device, struct rb_profile_speed *ret_sp
     return hold_race(device, &race, ret_speed, why);
 }
 
-/* ns: the larger of its products at that speed and its bytes at that. */
+/* ns: the time of its products or of its bytes at `speed`, whichever is longer. */
 static double floor_of(const Rb__Program *program, size_t instruction,
                        const struct rb_profile_speed *speed)
 {

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* At a submit somebody waits for it. */
+/* A submit waits for this. */
 static const struct rb_timing quick = {
     .warm = 1, .runs = 7, .least = 1, .most_ns = 700000000, .sums = true};
 
@@ -28,7 +28,7 @@ void rb_timing_fill(const Rb__Program *program, struct rb_program *ready)
         int64_t n = 1;
 
         if (tensor->space != RB__TENSOR__SPACE__INPUT || tensor->dtype != RB_F32)
-            continue; /* zeros as they are */
+            continue; /* other types stay zeros */
         data = rb_program_input(ready, (int)tensor->offset);
         for (size_t k = 0; k < tensor->n_dims; k++)
             n *= tensor->dims[k];
@@ -37,7 +37,7 @@ void rb_timing_fill(const Rb__Program *program, struct rb_program *ready)
     }
 }
 
-/* As large as weights are: no kernel meets numbers that are too small to be quick. */
+/* As large as weights are, so that no kernel meets numbers that are too small to be fast. */
 static void fill_weights(const Rb__Model *model, float *state)
 {
     uint32_t seed = 1;
@@ -107,7 +107,7 @@ struct rb_fixed rb_timing_summand(const struct rb_timing_place *place, const Rb_
     return (struct rb_fixed){
         .sum = place->sums + variable->offset,
         .weight = 1,
-        .exponent = 8, /* made-up gradients stay far from the limit */
+        .exponent = 8, /* keeps made-up gradients far from the limit */
         .limit = INT32_MAX,
         .largest = place->largest,
         .overflow = place->overflow,
@@ -230,7 +230,7 @@ int rb_timing_ways(struct rb_device *device, struct rb_timing_ways *ret_ways, st
         uint64_t start = rb_clock_ns();
 
         rb_device_push(device, memory, BYTES);
-        rb_device_pull(device, memory, 1); /* it may have been queued only */
+        rb_device_pull(device, memory, 1); /* the push may only have been queued */
         keep_best(start, &in);
         start = rb_clock_ns();
         rb_device_pull(device, memory, BYTES);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A training program timed on a device, with made-up samples and weights: what a kernel takes does
+/* A training program timed on a device, with made-up samples and weights: the time of a kernel does
  * not depend on them.
  *
  * Model > [timing] > Profile, for the planner; profile, for rubatoctl profile */
@@ -11,29 +11,29 @@
 struct rb_timing {
     int warm, runs, least; /* runs: at most; once `most_ns` are over, `least` are enough */
     uint64_t most_ns;
-    bool sums; /* what instructions contribute is added up as in training, and counts as theirs */
+    bool sums; /* contributions are added up as in training, and count for their instructions */
 };
 
-/* What a step is beside its microbatches one by one.  Where there are enough of them a core
- * computes so many together (worker/lanes.h), each of them in this part of the time that it takes
+/* The rest of a step, beside its microbatches one by one.  Where a step has enough microbatches, a
+ * core computes `lanes` of them together (worker/lanes.h), each in `together` times what it takes
  * alone. */
 struct rb_timing_step {
     uint32_t lanes; /* 1: one by one */
     double together;
-    double copied; /* bytes a second, read and written, in a copy behind those; 0: unknown */
-    double update; /* seconds an element of the state, behind those; 0: unknown */
+    double copied; /* bytes a second, read and written, in a copy after those; 0: unknown */
+    double update; /* seconds an element of the state, after them; 0: unknown */
 };
 
-/* The first program of the model, instruction by instruction, between marks.  A GPU has work queued
- * in front of each run, so that what it takes to ask for a kernel shows only where that takes
- * longer than all kernels do: jobs ask for all of them at once (rb_tape_play).  ret_step:
- * NULL: nobody asks; else with `how->sums`. */
+/* Times the first program of the model, instruction by instruction, between marks.  On a GPU work
+ * is queued before each run, so that the time to launch a kernel shows only if launching takes
+ * longer than all kernels do: jobs launch all of them at once (rb_tape_play).  ret_step: NULL if it
+ * is not needed; else with `how->sums`. */
 int rb_timing_model(struct rb_device *device, const Rb__Model *model, const struct rb_timing *how,
                     struct rb_profile **ret_profile, struct rb_timing_step *ret_step,
                     struct rb_why *why);
 
-/* Of a device that has memory of its own, bytes a second: what a core of its host copies, and what
- * goes between the two memories the slower way.  Both 0: it has none. */
+/* Of a device with memory of its own, bytes a second: what a core of its host copies, and what goes
+ * between the two memories in the slower direction.  Both 0: it has no memory of its own. */
 struct rb_timing_ways {
     double host, crossing;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program that is timed, and what it has on a device: for timing*.c alone.
+/* A program that is timed, and its memory on a device: for timing*.c alone.
  *
  * timing > [timing_together, timing_update] */
 #ifndef RB_WORKER_TIMING_TIMING_INSIDE_H
@@ -17,7 +17,7 @@ struct rb_timing_place {
     uint32_t *largest;
     bool *overflow;
     struct rb_program *ready;
-    struct rb_marks *marks; /* one in front of all, and one behind each instruction */
+    struct rb_marks *marks; /* one in front of all instructions, and one after each */
 };
 
 /* Made-up samples. */
@@ -31,7 +31,7 @@ struct rb_fixed rb_timing_summand(const struct rb_timing_place *place, const Rb_
 void rb_timing_run(const struct rb_timing_place *place, const Rb__Model *model, bool sums,
                    bool marked);
 
-/* The same program as many times at once as pays and there is memory for; one, where nothing is
+/* The same program as many times at once as pays and fits into memory; n is 1 where nothing is
  * gained. */
 struct rb_timing_lanes {
     const struct rb_timing_place *place;
@@ -46,12 +46,13 @@ int rb_timing_lanes_open(const struct rb_timing_place *place, const Rb__Model *m
 void rb_timing_lanes_run(struct rb_timing_lanes *lanes);
 void rb_timing_lanes_close(struct rb_timing_lanes *lanes);
 
-/* What that gains: beside one alone, in turn, until `most_ns` are over. */
+/* Measures what the lanes gain: they and one program alone run in turn, until `most_ns` are
+ * over. */
 void rb_timing_together(struct rb_timing_lanes *lanes, uint64_t most_ns,
                         struct rb_timing_step *ret_step);
 
-/* What follows the microbatches of a step, in rounds until `most_ns` are over.  Unknown, as it was,
- * where there is no memory for it. */
+/* Measures what follows the microbatches of a step, in rounds until `most_ns` are over.  Leaves
+ * ret_step as it was (unknown) if there is no memory for this. */
 void rb_timing_update(struct rb_timing_lanes *lanes, uint64_t most_ns,
                       struct rb_timing_step *ret_step);
 

@@ -36,7 +36,7 @@ static void close_lane(struct rb_timing_lanes *lanes, int i)
     rb_device_free(lanes->place->device, lanes->arenas[i]);
 }
 
-/* As many as there is memory for. */
+/* As many lanes as pay and as there is memory for. */
 int rb_timing_lanes_open(const struct rb_timing_place *place, const Rb__Model *model,
                          struct rb_timing_lanes *lanes, struct rb_why *why)
 {
@@ -94,7 +94,7 @@ void rb_timing_lanes_run(struct rb_timing_lanes *lanes)
 
 /* ---- Rounds ----------------------------------------------------------------------------------*/
 
-/* ns of a microbatch alone, and of one among as many as there are lanes. */
+/* ns of a microbatch alone, and of one in `lanes`. */
 static void time_round(struct rb_timing_lanes *lanes, double *ret_alone, double *ret_among)
 {
     struct rb_marks *marks = lanes->place->marks;
@@ -109,7 +109,8 @@ static void time_round(struct rb_timing_lanes *lanes, double *ret_alone, double 
     *ret_among = rb_marks_between(marks, 0, 1) / lanes->n;
 }
 
-/* Noise makes nothing slower together, nor quicker than what is shared alone. */
+/* Noise must not make microbatches slower together, nor faster than if all of their work were
+ * shared. */
 static double part_of(double *alone, double *among, size_t rounds, double lanes)
 {
     double one = rb_profile_median(alone, rounds), part;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follows the microbatches of a step, with memory as cold as they leave it, as many together
- * as pay: a copy of the sums, which stands for reducing them out of place, and the optimizer's
- * update by what was copied.  Of a large state a part. */
+/* What follows the microbatches of a step, timed with memory as cold as they leave it, as many
+ * together as pay: a copy of the sums, which stands for reducing them out of place, and the
+ * optimizer's update by what was copied.  Of a large state only a part is timed. */
 #include "worker/timing/timing_inside.h"
 
 #include "base/clock.h"
@@ -10,16 +10,16 @@ enum { ROUNDS = 5 };
 
 static const uint64_t most_elements = UINT64_C(16) << 20;
 
-/* Where it is done. */
+/* The memory that is timed. */
 struct after {
     struct rb_timing_lanes *lanes;
     size_t elements;
-    float *m, *v; /* v: AdamW's alone */
+    float *m, *v; /* v: AdamW's only */
     int32_t *reduced;
     double *squares;
 };
 
-/* At a learning rate of nothing: weights stay as they are. */
+/* With a learning rate of 0: weights stay as they are. */
 static void update(const struct after *after)
 {
     static const struct rb_adamw adamw = {
@@ -29,7 +29,7 @@ static void update(const struct after *after)
     double *on_the_way = after->squares;
     size_t n = after->elements;
 
-    if (after->lanes->model->optimizer->clip_norm > 0) { /* they are asked for before */
+    if (after->lanes->model->optimizer->clip_norm > 0) { /* clipping asks for them before */
         rb_fixed_squares(place->device, after->reduced, n, 30, 1, after->squares);
         on_the_way = NULL;
     }
@@ -75,7 +75,7 @@ static bool open_after(struct rb_timing_lanes *lanes, struct after *after)
                             .elements = all < most_elements ? (size_t)all : most_elements};
     if (!after->elements || !lanes->model->programs[0]->n_instructions || !make_room(after))
         return false;
-    copy(after); /* memory is new once */
+    copy(after); /* so that no memory is touched for the first time later */
     update(after);
     return true;
 }
@@ -88,7 +88,7 @@ static void close_after(struct after *after)
         rb_device_free(after->lanes->place->device, memory[i]);
 }
 
-/* ns of both behind microbatches. */
+/* ns of the copy and of the update, after microbatches. */
 static void time_round(const struct after *after, double *ret_copy, double *ret_update)
 {
     struct rb_marks *marks = after->lanes->place->marks;
