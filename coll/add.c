@@ -8,8 +8,8 @@
 /* Sixteen integers at once: the compiler cuts it to what the machine has. */
 typedef uint32_t wide __attribute__((vector_size(64)));
 
-/* So far ahead what is in no cache is on its way: elements, of `out` to be written, for lines that
- * another core has read would otherwise be asked for twice. */
+/* How far ahead memory that is in no cache is fetched, in elements.  Those of `out` are fetched for
+ * writing: lines that another core has read would otherwise be asked for twice. */
 enum { AHEAD = 1056 };
 
 void rb_add(int32_t *out, const int32_t *a, const uint8_t *b, size_t n)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Broadcasts.  Little, or to one: the root sends it to everyone.  Much: the root sends each rank
- * one segment, and each passes its own on to the others as it comes, so that the root's links carry
- * the bytes once instead of once a rank. */
+/* Broadcasts.  Little, or to one: the root sends it to every rank.  Much: the root sends each rank
+ * one segment, and each rank passes its segment on to the others as it comes, so that the root's
+ * links carry the bytes once instead of once a rank. */
 #include "coll/group.h"
 
 enum { SMALL = 64 * 1024 };

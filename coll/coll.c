@@ -28,9 +28,9 @@ static int check(const struct rb_group *group, struct rb_why *why)
     return 0;
 }
 
-enum { LOOK_NS = 2000 }; /* before sleeping, where nobody asks for more */
+enum { LOOK_NS = 2000 }; /* before sleeping, where no caller asks for more */
 
-/* Looking instead of sleeping pays only while everyone on this host has a core to look from. */
+/* Looking instead of sleeping pays only while every rank on this host has a core to look from. */
 static bool is_crowded(const struct rb_coll *coll)
 {
     int here = 1;
@@ -101,7 +101,7 @@ void rb_coll_cancel(struct rb_coll *coll)
 }
 
 /* A dead peer's last bytes may stand before its end, which TCP does not show until they are read.
- * Once the group has failed nobody else reads them. */
+ * Once the group has failed, no call reads them any more. */
 static void drain(int fd)
 {
     char bytes[16384];

@@ -5,11 +5,11 @@
  *
  * A `struct rb_coll` is one group of ranks at one configuration.  It never changes size; a new
  * configuration opens a new group, and frames of the old one cannot reach it.  Calls block the
- * calling thread and may be made by one thread at a time.  None can hang: a peer whose link ends
- * makes every call that still needs it return RB_EPEER, rb_coll_cancel makes them return
- * RB_ECANCELED, and a peer that sends something else than this group's protocol ends the group with
- * RB_EINTERNAL.  After an error the group is of no further use but to be asked who is lost, and
- * closed: closing is how the others hear of it.  What a rank sent before it closed still arrives.
+ * calling thread and may be made by one thread at a time.  No call can hang: a peer whose link ends
+ * makes every call that still needs it return RB_EPEER, rb_coll_cancel makes calls return
+ * RB_ECANCELED, and a peer that sends anything but this group's protocol ends the group with
+ * RB_EINTERNAL.  After an error the group can only be asked which peers are lost, and closed: the
+ * others hear of the error when it is closed.  What a rank sent before it closed still arrives.
  *
  * Sums are of integers modulo 2^32, so the algorithm cannot change a bit of them. */
 #ifndef RB_COLL_COLL_H
@@ -33,7 +33,7 @@ struct rb_listener;
  * that an earlier process left at `path` is removed. */
 int rb_listener_open(const char *path, const char *host, struct rb_listener **ret_listener,
                      struct rb_why *why);
-/* "unix:PATH", "tcp:HOST:PORT": what peers need, best first; NULL past the last. */
+/* "unix:PATH", "tcp:HOST:PORT": the addresses for peers, best first; NULL past the last. */
 const char *rb_listener_address(const struct rb_listener *listener, int i);
 void rb_listener_close(struct rb_listener *listener);
 
@@ -46,30 +46,30 @@ struct rb_coll_member {
 struct rb_group {
     const char *job;
     uint32_t configuration;
-    const char *digest; /* of members and plan: peers with another one are refused */
+    const char *digest; /* of members and plan: peers with another digest are refused */
     int rank, size;
     const struct rb_coll_member *members; /* by rank */
-    bool no_shared_memory;                /* unix sockets alone on one host */
+    bool no_shared_memory;                /* only unix sockets between ranks of one host */
 };
 
-/* Connect to everyone in `group` (copied).  Blocks until all are there, at most `timeout_ms`;
+/* Connect to every member of `group` (copied).  Blocks until all are there, at most `timeout_ms`;
  * *cancel (may be NULL) set to true by another thread ends the wait within 50 ms.  Workers on one
  * host get shared memory, else unix, else TCP.  May run beside the step of another group.
  *
- * RB_ETIMEOUT names who is missing; RB_EREFUSED: another job, digest or member list over there;
- * RB_EPEER: someone left again. */
+ * RB_ETIMEOUT names the missing members; RB_EREFUSED: the peer has another job, digest or member
+ * list; RB_EPEER: a member left again. */
 int rb_coll_open(struct rb_listener *listener, const struct rb_group *group, int timeout_ms,
                  const atomic_bool *cancel, struct rb_coll **ret_coll, struct rb_why *why);
 
-/* Look for `ns` before sleeping from now on, where every rank of this host has a core (waking up
- * takes 30 to 50 us on a virtual machine); 2 us at first, for a newcomer and who feeds it wait
- * beside threads that compute, whose cores they would take. */
+/* From now on look for `ns` before sleeping, where every rank of this host has a core (waking up
+ * takes 30 to 50 us on a virtual machine).  It is 2 us at first, because a newcomer and the member
+ * that feeds it wait beside threads that compute, whose cores they would take. */
 void rb_coll_look_for(struct rb_coll *coll, uint64_t ns);
 
 int rb_coll_rank(const struct rb_coll *coll);
 int rb_coll_size(const struct rb_coll *coll);
 
-/* How `rank` is reached: "shared memory", "unix", "tcp", "none" for oneself. */
+/* How `rank` is reached: "shared memory", "unix", "tcp", "none" for this rank itself. */
 const char *rb_coll_link(const struct rb_coll *coll, int rank);
 
 /* ---- Calls ----------------------------------------------------------------------------------
@@ -80,25 +80,25 @@ const char *rb_coll_link(const struct rb_coll *coll, int rank);
 int rb_coll_sum(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out, size_t n,
                 struct rb_why *why);
 
-/* The same for ranges, all at once: in each of them `rank` alone has out[first ..] = sum over ranks
- * of in[first ..], and no other rank's `out` is touched there; or all have it.  Ranges may overlap
- * where their ranks differ; everyone gives the same list.
+/* The same for ranges, all at once: in each range `rank` alone has out[first ..] = sum over ranks
+ * of in[first ..], and no other rank's `out` is touched there; or all have the sum.  Ranges may
+ * overlap where their ranks differ; every rank gives the same list.
  *
- * Of a range of b bytes that `makers` of n ranks send, where it is for one rank, each other maker
- * sends it b.  Where it is for all: little of it (8 KB) each maker sends to everyone; else a single
- * maker sends b, of which the others pass on b / (n - 1) to each but it; and of several each sends
- * b / n to everyone, as does then every rank. */
+ * The traffic for a range of b bytes that `makers` of n ranks send: for one rank, each other maker
+ * sends it b.  For all ranks: of a small range (8 KB) each maker sends all to every rank; else a
+ * single maker sends b in all, and each other rank passes on b / (n - 1) to each of the rest; and
+ * each of several makers sends b / n to every rank, as every rank then does with its sum. */
 enum { RB_COLL_ALL = -1 };
 struct rb_coll_range {
     int rank; /* or RB_COLL_ALL */
     size_t first, count;
-    const bool *from; /* by rank: who sends its `in`, which is zero elsewhere; NULL: everyone */
+    const bool *from; /* by rank: makers, which send `in`; it is 0 at others; NULL: all */
 };
 int rb_coll_sum_ranges(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out,
                        const struct rb_coll_range *ranges, size_t n, struct rb_why *why);
 
-/* Bytes from some ranks to others, all at once; everyone gives the same list, in which `bytes` is
- * where it lies here, and is not looked at by who has nothing to do with the move. */
+/* Bytes from some ranks to others, all at once.  Every rank gives the same list, in which `bytes`
+ * is the place at this rank; a rank that has no part in a move does not look at its `bytes`. */
 struct rb_coll_move {
     int from, to;
     void *bytes;
@@ -111,29 +111,29 @@ int rb_coll_move(struct rb_coll *coll, uint64_t tag, const struct rb_coll_move *
 int rb_coll_gather(struct rb_coll *coll, uint64_t tag, const void *mine, void *all, size_t bytes,
                    struct rb_why *why);
 
-/* Does everyone say yes?  Nobody hears it before all have come here. */
+/* Do all ranks say yes?  No rank has the answer before all have come here. */
 int rb_coll_agree(struct rb_coll *coll, uint64_t tag, bool yes, bool *ret_all, struct rb_why *why);
 
-/* Everyone gets root's bytes. */
+/* Every rank gets root's bytes. */
 int rb_coll_broadcast(struct rb_coll *coll, uint64_t tag, int root, void *bytes, size_t size,
                       struct rb_why *why);
 
 /* From one rank to another.  Sending may wait for the receiver; two ranks that send to each other
- * at once wait for ever where neither message fits the link. */
+ * at once wait for ever if neither message fits the link. */
 int rb_coll_send(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, size_t size,
                  struct rb_why *why);
 int rb_coll_receive(struct rb_coll *coll, uint64_t tag, int from, void *bytes, size_t size,
                     struct rb_why *why);
 
 /* The same without waiting: what the link does not take now is copied, and goes while this rank is
- * in other calls or nudges the group.  They arrive in front of whatever it sends there later, in
- * the order of posting, and are received as those of rb_coll_send are.  Posts to a rank that never
- * receives them take memory until the group is closed. */
+ * in other calls or nudges the group.  Posts arrive in front of anything that this rank sends there
+ * later, in the order of posting, and are received like messages of rb_coll_send.  Posts to a rank
+ * that never receives them take memory until the group is closed. */
 int rb_coll_post(struct rb_coll *coll, uint64_t tag, int to, const void *bytes, size_t size,
                  struct rb_why *why);
 
-/* The same of one message whose bytes lie apart at either end: `pieces` in their order, which need
- * not be cut alike there. */
+/* The same for one message whose bytes lie apart at either end: `pieces` in their order; the two
+ * ends need not cut the message alike. */
 int rb_coll_post_pieces(struct rb_coll *coll, uint64_t tag, int to, const struct iovec *pieces,
                         size_t n, struct rb_why *why);
 int rb_coll_receive_pieces(struct rb_coll *coll, uint64_t tag, int from, const struct iovec *pieces,
@@ -142,28 +142,28 @@ int rb_coll_receive_pieces(struct rb_coll *coll, uint64_t tag, int from, const s
 /* Send what was posted as far as links take it now. */
 int rb_coll_nudge(struct rb_coll *coll, struct rb_why *why);
 
-/* Send all that was posted, waiting for those who receive it: for who is about to wait for the
- * others in another way than by these calls.  Each of them has to come to what was posted to it
- * without anything else from this rank, and without waiting so itself before. */
+/* Send all that was posted, waiting for the receivers: for a caller that is about to wait for the
+ * others in another way than by these calls.  Each receiver must come to what was posted to it
+ * without anything else from this rank, and without first waiting in such a way itself. */
 int rb_coll_flush(struct rb_coll *coll, struct rb_why *why);
 
-/* Wait until a message of one of `from` (by rank) has begun to arrive, and say of which rank; -1:
- * `fd` (-1: none) has become readable, or the time is up.  The link of one of them that has ended,
- * with nothing left in it, is RB_EPEER. */
+/* Wait until a message of one of `from` (by rank) has begun to arrive, and return its rank; -1:
+ * `fd` (-1: none) has become readable, or the time is up.  RB_EPEER: the link of one of `from` has
+ * ended, with nothing left in it. */
 int rb_coll_wait(struct rb_coll *coll, const bool *from, int fd, int timeout_ms, int *ret_rank,
                  struct rb_why *why);
 
 /* ---- Views -----------------------------------------------------------------------------------
- * Memory that the ranks of one host show each other: who has a view of it reads it as it lies,
- * beside all calls, whatever becomes of the group and of who shows it. */
+ * Memory that the ranks of one host show each other.  A rank that has a view reads the memory as it
+ * lies, beside all calls, whatever becomes of the group and of the rank that shows it. */
 struct rb_coll_view {
     const void *memory; /* NULL: there is none */
     size_t bytes;
 };
 
-/* Everyone gives a file (a memfd that cannot shrink; -1: none) and its bytes, and gets views of the
- * others', by rank, none of its own.  All get all of them, or nobody gets any: *ret_all says which;
- * all links have to be shared memory. */
+/* Every rank gives a file (a memfd that cannot shrink; -1: none) and its bytes, and gets views of
+ * the others' files, by rank, none of its own.  *ret_all: every rank got all views; else no rank
+ * got any.  All links must be shared memory. */
 int rb_coll_show(struct rb_coll *coll, uint64_t tag, int file, size_t bytes,
                  struct rb_coll_view *ret_views, bool *ret_all, struct rb_why *why);
 void rb_coll_view_done(struct rb_coll_view *view);
@@ -173,12 +173,12 @@ void rb_coll_view_done(struct rb_coll_view *view);
 /* From any thread: pending and later calls return RB_ECANCELED. */
 void rb_coll_cancel(struct rb_coll *coll);
 
-/* Is the link to `rank` ended?  Looks without blocking; safe from any thread.  Over TCP the end of
+/* Has the link to `rank` ended?  Looks without blocking; safe from any thread.  Over TCP the end of
  * a dead process shows behind what it sent: soon after a call has failed, perhaps not before. */
 bool rb_coll_lost(struct rb_coll *coll, int rank);
 
-/* Was it canceled, or is the link to anyone ended?  For who waits for the others in another way
- * than by these calls; by the thread that makes them. */
+/* Was the group canceled, or has any link ended?  For a caller that waits for the others in another
+ * way than by these calls; from the thread that makes the calls. */
 bool rb_coll_over(struct rb_coll *coll);
 
 uint64_t rb_coll_bytes_sent(const struct rb_coll *coll);

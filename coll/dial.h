@@ -9,8 +9,8 @@
 
 #include <stdbool.h>
 
-/* A socket that is connected or about to be (poll it for POLLOUT), or a negative error:
- * RB_EAGAIN when the other is busy, RB_EINVAL for a malformed address. */
+/* A socket that is connected or about to be (poll it for POLLOUT), or a negative error: RB_EAGAIN
+ * when the peer is busy, RB_EINVAL for a malformed address. */
 int rb_dial(const char *address, bool *ret_local);
 
 /* 0 once connected, RB_EAGAIN while under way, RB_EUNREACHABLE. */

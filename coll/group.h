@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a struct rb_coll is made of, for the room's own files.
+/* The inside of a struct rb_coll, for the room's own files.
  *
  * coll > [group] > gather, sum, moves, broadcast, p2p, show, wait, progress */
 #ifndef RB_COLL_GROUP_H
@@ -15,10 +15,10 @@ struct rb_coll {
     uint32_t configuration;
     int rank, size;
     char **workers;        /* names by rank */
-    struct rb_link **link; /* by rank; NULL for our own */
+    struct rb_link **link; /* by rank; NULL for this rank */
     struct rb_lane *lane;  /* by rank: what the call under way moves */
     uint8_t *fetched;      /* room for a piece of a peer's memory; NULL until there is one */
-    struct pollfd *polls;  /* room for everyone, `wake`, and what a caller waits for beside */
+    struct pollfd *polls;  /* room for all ranks, `wake`, and what a caller waits for beside */
     int *polled;           /* whose link each of `polls` is */
 
     int wake; /* an eventfd, readable for ever once cancelled */

@@ -18,18 +18,18 @@
 struct rb_link {
     const struct rb_link_ops *ops;
     int fd;
-    atomic_bool ended; /* nothing more will arrive but what is here already; set by the slots */
+    atomic_bool ended; /* nothing more will arrive beyond what is here; set by the slots */
 };
 
-/* All slots are filled but for those that say when not. */
+/* All slots are filled except those that say when they are not. */
 struct rb_link_ops {
     const char *name; /* "shared memory", "unix", "tcp" */
 
     /* Take bytes from the front of `pieces`: how many; 0 when there is no room; RB_EPEER. */
     int64_t (*send)(struct rb_link *link, const struct iovec *pieces, int count);
 
-    /* Copy up to `size` bytes that have arrived: how many; 0 for none yet; RB_EPEER when none
-     * are left and the peer is gone; RB_EINTERNAL when it broke the link's own rules. */
+    /* Copy up to `size` bytes that have arrived: how many; 0 for none yet; RB_EPEER when none are
+     * left and the peer is gone; RB_EINTERNAL when the peer broke the link's own rules. */
     int64_t (*receive)(struct rb_link *link, void *to, size_t size);
 
     /* Show bytes that have arrived, in place, until the next call; returns as receive.
@@ -38,45 +38,47 @@ struct rb_link_ops {
     void (*consume)(struct rb_link *link, size_t size); /* at most what peek showed */
 
     /* Get ready to sleep until bytes (in) or room (out) come.  True: there is something to do
-     * already, do not sleep.  Else poll `fd` for the events returned, and disarm. */
+     * already, do not sleep.  Else poll `fd` for the returned events, then disarm. */
     bool (*arm)(struct rb_link *link, bool in, bool out, short *ret_events);
     void (*disarm)(struct rb_link *link, short revents);
 
-    void (*close)(struct rb_link *link); /* frees it too */
+    void (*close)(struct rb_link *link); /* frees the link too */
 
-    /* A file for the peer, where the link takes it now; and the one that it has given, which is
-     * the caller's from now on; -1: none has arrived.  NULL, both, where none can be given. */
+    /* give: pass a file to the peer, if the link takes it now.  given: the file that the peer has
+     * given, which is the caller's from now on; -1: none has arrived.  Both NULL: this link can
+     * give none. */
     void (*give)(struct rb_link *link, int file);
     int (*given)(struct rb_link *link);
 
     const struct rb_reach_ops *reach; /* NULL: the peer's memory is out of reach */
 };
 
-/* Large pieces of memory need not go through a link between two processes of one host: one side
- * offers, saying in its stream where they lie, the other fetches them and says that they are taken.
- * Until then the offering side leaves them as they are, or withdraws. */
+/* Large pieces of memory need not go through a link between two processes of one host.  One side
+ * offers, which means that it says in its stream where they lie; the other fetches them, and says
+ * that they are taken.  Until then the offering side leaves them as they are, or withdraws. */
 struct rb_reach_ops {
-    /* Has the peer found that it can fetch from us?  It tries by itself, soon. */
+    /* Has the peer found that it can fetch from this side?  It tries by itself, soon. */
     bool (*reached)(struct rb_link *link);
 
-    void (*offer)(struct rb_link *link); /* once said; one at a time */
-    bool (*taken)(struct rb_link *link); /* what was offered; until then arm's `out` is this */
-    void (*take)(struct rb_link *link);  /* the other side: all of it was fetched */
+    void (*offer)(struct rb_link *link); /* after the offer was sent; one at a time */
+    bool (*taken)(struct rb_link *link); /* the peer has taken it; until then arm's `out` waits for
+                                          * this */
+    void (*take)(struct rb_link *link);  /* the fetching side: all of the offer was fetched */
 
-    /* Copy the peer's `size` bytes at `from`: 0; RB_EPEER when it is gone, has withdrawn and may
-     * have changed them since, or has no such memory. */
+    /* Copy `size` bytes of the peer's memory at `from`: 0; RB_EPEER when the peer is gone, has
+     * withdrawn and may have changed them since, or has no such memory. */
     int (*fetch)(struct rb_link *link, void *to, uint64_t from, size_t size);
 
-    /* Whatever is fetched from us from now on counts for nothing. */
+    /* Whatever the peer fetches from now on counts for nothing. */
     void (*withdraw)(struct rb_link *link);
 };
 
 /* A connected, non-blocking socket, which the link owns from now on. */
 struct rb_link *rb_link_stream_new(int fd, bool tcp);
 
-/* Memory of two rings; `side` (0 or 1) says which of them is ours to write.  `memory` is a memfd
- * from rb_link_shared_create; it is mapped and left open, the socket is owned on success.
- * NULL where the memory is not what it should be. */
+/* Memory of two rings; `side` (0 or 1) is the ring that this side writes.  `memory` is a memfd from
+ * rb_link_shared_create; it is mapped and left open.  On success the link owns the socket.  NULL
+ * where the memory is not what it should be. */
 struct rb_link *rb_link_shared_new(int fd, int memory, int side);
 
 /* A sealed memfd, or -1. */

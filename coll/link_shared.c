@@ -4,10 +4,10 @@
  *     writer: copy, head += n, look whether the reader sleeps, ring the bell
  *     reader: use,  tail += n, look whether the writer sleeps, ring the bell
  *
- * The bell is a byte on the socket.  Who wants to sleep first says so, then looks once more, then
- * polls the socket: so no wake-up is lost, many links can be waited for at once, and the end of the
- * peer arrives where the bell does.  head and tail count bytes for ever; what the other side writes
- * into them is checked, for it may be anything. */
+ * The bell is a byte on the socket.  A side that wants to sleep first says so, then looks once
+ * more, then polls the socket.  So no wake-up is lost, many links can be waited for at once, and
+ * the end of the peer arrives where the bell does.  head and tail count bytes for ever; what the
+ * other side writes into them is checked, because it may be anything. */
 #include "coll/link.h"
 
 #include "base/arena.h"
@@ -31,11 +31,11 @@ enum {
 };
 static const size_t total = CONTROL + 2 * (size_t)RING;
 
-/* One cache line for each who writes it. */
+/* One cache line for each side that writes it. */
 struct ring {
     _Alignas(64) _Atomic uint64_t head; /* written by the writer */
     _Atomic uint32_t withdrawn;
-    struct rb_reach_sign sign;          /* for trying to fetch from the writer */
+    struct rb_reach_sign sign;          /* for the reader, to try to fetch from the writer */
     _Alignas(64) _Atomic uint64_t tail; /* written by the reader */
     _Atomic uint64_t taken;             /* offers */
     _Atomic uint32_t reached;           /* the reader can fetch from the writer */
@@ -50,22 +50,22 @@ struct shared {
     struct ring *out, *in;
     uint8_t *out_bytes;
     const uint8_t *in_bytes;
-    uint64_t head, tail; /* our own counters, which the other side cannot touch */
+    uint64_t head, tail; /* this side's own counters, which the other side cannot touch */
     uint64_t seen_head, seen_tail;
     struct rb_reach peer;
-    uint64_t offered, took; /* as many; the other side's count is in its ring */
+    uint64_t offered, took; /* offers; the other side's count of them is in its ring */
     bool tried;             /* whether the peer can be reached */
-    int given;              /* a file; -1: none, or it was asked for already */
+    int given;              /* a file; -1: none, or it was taken already */
 };
 
-/* After a counter was stored.  That store and this load, and the sleeper's store and load in arm,
- * are sequentially consistent: at least one of the two sees the other's store. */
+/* Call it after a counter was stored.  That store and this load, and the sleeper's store and load
+ * in arm, are sequentially consistent: at least one of the two sees the other's store. */
 static void ring_bell(struct shared *s, _Atomic uint32_t *sleeps)
 {
     if (!atomic_load(sleeps))
         return;
     atomic_store_explicit(sleeps, 0, memory_order_relaxed);
-    /* A full socket has bells enough; a broken one is noticed by whoever polls it. */
+    /* A full socket has bells enough; a broken one is noticed by the side that polls it. */
     if (send(s->link.fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno != EAGAIN)
         atomic_store(&s->link.ended, true);
 }
@@ -80,7 +80,7 @@ static int64_t room(struct shared *s)
     return (int64_t)(RING - (s->head - s->seen_tail));
 }
 
-/* It shows its sign before its first bytes, or with its welcome. */
+/* The peer shows its sign before its first bytes, or with its welcome. */
 static void try_reach(struct shared *s)
 {
     s->tried = true;
@@ -99,7 +99,7 @@ static int64_t waiting(struct shared *s)
     return (int64_t)(s->seen_head - s->tail);
 }
 
-/* Copy into the ring, which may wrap, and show the reader. */
+/* Copy into the ring, which may wrap.  The reader sees the bytes once they are published. */
 static void put(struct shared *s, const uint8_t *bytes, size_t size)
 {
     size_t at = s->head & (RING - 1), first = RING - at < size ? RING - at : size;
@@ -152,7 +152,8 @@ full:
     return (int64_t)sent;
 }
 
-/* Only disarm and our own sends find the end, so whatever was written before it is seen here. */
+/* Only disarm and this side's own sends find the end, so what was written before it is seen
+ * here. */
 static int64_t shared_peek(struct rb_link *link, const uint8_t **ret)
 {
     struct shared *s = (struct shared *)link;
@@ -259,7 +260,7 @@ static bool shared_arm(struct rb_link *link, bool in, bool out, short *ret_event
     return atomic_load(&link->ended) || (in && waiting(s) != 0) || (out && has_room(s));
 }
 
-/* Bells that have rung, and what was given with one; false: there are no more. */
+/* Take the bells that have rung, and a file that came with one; false: there are no more. */
 static bool hear(struct shared *s)
 {
     char bells[256];
@@ -280,7 +281,7 @@ static void shared_disarm(struct rb_link *link, short revents)
         hear(s);
 }
 
-/* It goes with a bell. */
+/* The file goes with a bell. */
 static void shared_give(struct rb_link *link, int file)
 {
     (void)rb_pass_send(link->fd, "", 1, file);

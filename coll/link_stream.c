@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sockets.  Small reads go through a buffer, so that a frame's header and a short payload cost one
- * system call; large ones go straight where they belong. */
+ * system call; large reads go straight to where the bytes belong. */
 #include "coll/link.h"
 
 #include "base/arena.h"
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum { BUFFER = 256 * 1024, DIRECT = 64 * 1024, SOCKET_BUFFER = 4 * 1024 * 1024 };
-/* Of a host that vanished: sent so often again, and nothing heard of it for so long. */
+/* A host has vanished when bytes were sent again so often, and nothing was heard for so long. */
 enum { SENT_AGAIN = 4, SILENT_MS = 4000 };
 
 struct stream {
@@ -105,7 +105,7 @@ static void stream_consume(struct rb_link *link, size_t size)
     ((struct stream *)link)->from += size;
 }
 
-/* Bytes in the buffer do not count: whoever waits has seen them and needs more. */
+/* Bytes in the buffer do not count: a caller that waits has seen them and needs more. */
 static bool stream_arm(struct rb_link *link, bool in, bool out, short *ret_events)
 {
     (void)link;
@@ -119,9 +119,9 @@ static void stream_disarm(struct rb_link *link, short revents)
     (void)revents;
 }
 
-/* Probes (rb_link_stream_new) are not sent while something is on its way, and the kernel sends that
- * again for a quarter of an hour.  A peer that lives acknowledges it, however slow it is: of one
- * that takes nothing because its buffer is full, nothing is on its way. */
+/* Keepalive probes (rb_link_stream_new) are not sent while bytes are on their way, and the kernel
+ * sends those again for a quarter of an hour.  A living peer acknowledges them, however slow it is;
+ * to a peer that takes nothing because its buffer is full, no bytes are on their way. */
 static void tcp_disarm(struct rb_link *link, short revents)
 {
     struct tcp_info info;

@@ -66,7 +66,7 @@ static void ring(int event)
     (void)!write(event, &one, sizeof one);
 }
 
-/* Read what a guest says.  False: it is of no use. */
+/* Read what a guest says.  False: the guest is of no use. */
 static bool hear(struct rb_listener *listener, struct guest *guest)
 {
     ssize_t got =
@@ -209,7 +209,7 @@ bool rb_listener_take(struct rb_listener *listener, uint32_t configuration, stru
         found = true;
     }
     pthread_mutex_unlock(&listener->lock);
-    /* Its thread polls a descriptor that is no longer its own: have it look again. */
+    /* The listener's thread polls a descriptor that it no longer owns: make it look again. */
     if (found)
         ring(listener->wake);
     return found;
@@ -270,7 +270,7 @@ static int open_tcp(struct rb_listener *listener, const char *host, struct rb_wh
     return 0;
 }
 
-/* Signals are for the process's own threads. */
+/* Block all signals in the thread: they are for the process's own threads. */
 static int start_thread(struct rb_listener *listener)
 {
     sigset_t all, before;

@@ -3,9 +3,9 @@
  *
  * peers > (its thread) > [listener] > meet
  *
- * A thread accepts, reads hellos, and keeps what came by configuration; whoever opens that
- * configuration takes it.  Strangers who say nothing or nonsense are shown out.  Safe from any
- * thread. */
+ * A thread accepts connections, reads hellos, and keeps the arrivals by configuration; the thread
+ * that opens a configuration takes its arrivals.  Strangers who say nothing or nonsense are shown
+ * out.  Safe from any thread. */
 #ifndef RB_COLL_LISTENER_H
 #define RB_COLL_LISTENER_H
 
@@ -18,11 +18,11 @@ struct rb_arrival {
     struct rb_hello hello;
 };
 
-/* Write to `event` (an eventfd) whenever someone for `configuration` arrives, until forgotten. */
+/* Write to `event` (an eventfd) whenever a peer arrives for `configuration`, until forgotten. */
 void rb_listener_expect(struct rb_listener *listener, uint32_t configuration, int event);
 void rb_listener_forget(struct rb_listener *listener, int event);
 
-/* The next who came for `configuration`; false for none. */
+/* Take the next arrival for `configuration`; false: there is none. */
 bool rb_listener_take(struct rb_listener *listener, uint32_t configuration, struct rb_arrival *ret);
 
 #endif

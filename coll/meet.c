@@ -38,14 +38,14 @@ struct meeting {
     struct rb_listener *listener;
     const struct rb_group *group;
     struct rb_link **link;
-    struct call *calls; /* by rank, those below ours */
+    struct call *calls; /* by rank, for the ranks below this one */
     struct pollfd *polls;
-    int event;         /* someone arrived */
-    char refused[256]; /* the last that we sent away, for the message */
+    int event;         /* a guest has arrived */
+    char refused[256]; /* the last guest that was refused, for the message */
     struct rb_why *why;
 };
 
-/* ---- Those whom we call ---- */
+/* ---- Ranks that this one calls ---- */
 
 static void hang_up(struct meeting *m, int rank, uint64_t now)
 {
@@ -163,7 +163,7 @@ static int call_below(struct meeting *m, uint64_t now)
     return err;
 }
 
-/* ---- Those who call us ---- */
+/* ---- Ranks that call this one ---- */
 
 static bool is_lost(int fd)
 {
@@ -172,7 +172,7 @@ static bool is_lost(int fd)
     return poll(&now, 1, 0) > 0;
 }
 
-/* Why a guest cannot be who it says; 0 if it can. */
+/* Why a guest cannot be what it says it is; 0 if it can. */
 static int examine(struct meeting *m, const struct rb_hello *hello, char *text, size_t room)
 {
     const struct rb_group *group = m->group;
@@ -207,7 +207,7 @@ static void answer(struct meeting *m, const struct rb_arrival *guest)
     struct rb_link *link = NULL;
     int memory = -1;
 
-    if (is_lost(guest->fd)) { /* gave up while it waited; it may have come again since */
+    if (is_lost(guest->fd)) { /* the guest gave up while it waited; it may have come again since */
         close(guest->fd);
         return;
     }
@@ -237,7 +237,7 @@ static void answer(struct meeting *m, const struct rb_arrival *guest)
 
 /* ---- Waiting ---- */
 
-/* Are all there, and still there? */
+/* Count the missing ranks.  RB_EPEER: a rank that came has left again. */
 static int count_missing(struct meeting *m, int *ret_missing)
 {
     *ret_missing = 0;

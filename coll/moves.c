@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves: what goes from some ranks to some others, all of it at once.
+/* Moves: bytes from some ranks to others, all at once.
  *
- * A lane takes so many frames a call, so a long list is run in rounds.  All ranks have the same
- * list and cut it alike: a round is over where one pair of ranks has had as many as fit. */
+ * A lane takes only so many frames a call, so a long list is run in rounds.  All ranks have the
+ * same list and cut it alike: a round ends where the frames of one pair of ranks fill its lane. */
 #include "coll/group.h"
 
 #include "base/arena.h"

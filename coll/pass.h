@@ -8,10 +8,10 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* As send and recv without waiting.  file: a descriptor to pass; -1: none. */
+/* As send and recv, without waiting.  file: a descriptor to pass; -1: none. */
 ssize_t rb_pass_send(int fd, const void *bytes, size_t size, int file);
 
-/* *file: where it is -1, the descriptor that has come, if one has: the caller's to close. */
+/* *file: if it is -1, it becomes the descriptor that has come, if one has: the caller closes it. */
 ssize_t rb_pass_receive(int fd, void *bytes, size_t size, int *file);
 
 #endif

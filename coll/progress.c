@@ -36,8 +36,8 @@ static int describe(struct rb_coll *coll, int rank, int err, struct rb_why *why)
     return err;
 }
 
-/* One turn over all links: 0 or an error.  What was posted is waited for only where frames are
- * behind it, or where `posts` says so. */
+/* One turn over all links: 0 or an error.  Posts are waited for only if frames are behind them, or
+ * if `posts` says so. */
 static int turn(struct rb_coll *coll, bool posts, bool *ret_moved, bool *ret_pending,
                 struct rb_why *why)
 {
@@ -58,7 +58,7 @@ static int turn(struct rb_coll *coll, bool posts, bool *ret_moved, bool *ret_pen
     return 0;
 }
 
-/* Sleep until a link that matters has something, or someone cancels. */
+/* Sleep until a link that matters has something, or the group is cancelled. */
 static void rest(struct rb_coll *coll)
 {
     bool ready = false;
@@ -169,7 +169,7 @@ int rb_progress_flush(struct rb_coll *coll, struct rb_why *why)
     return ended(coll, run(coll, true, &local), &local, why);
 }
 
-/* All that one link takes. */
+/* Send all posts that one link takes. */
 static int nudge(struct rb_coll *coll, int rank, struct rb_why *why)
 {
     struct rb_lane *lane = &coll->lane[rank];

@@ -12,7 +12,7 @@
 enum {
     RB_FRAME_MAGIC = 0x31464252,    /* "RBF1" */
     RB_PROGRESS_PIECE = 256 * 1024, /* most that one link moves before the next has its turn */
-    RB_PROGRESS_OFFER = 256 * 1024, /* worth being fetched; and how much of it is fetched at once */
+    RB_PROGRESS_OFFER = 256 * 1024, /* the smallest offer, and how much is fetched at once */
 };
 
 static inline uint64_t rb_frame_padded(uint64_t size)
@@ -20,7 +20,7 @@ static inline uint64_t rb_frame_padded(uint64_t size)
     return (size + 7) & ~UINT64_C(7);
 }
 
-/* What goes next; NULL: nothing. */
+/* The frame to send next; NULL: none. */
 static inline struct rb_outgoing *rb_lane_next(struct rb_lane *lane)
 {
     if (lane->posts)
@@ -28,9 +28,9 @@ static inline struct rb_outgoing *rb_lane_next(struct rb_lane *lane)
     return lane->at_out < lane->n_out ? &lane->out[lane->at_out] : NULL;
 }
 
-/* Bytes moved, or an error.  Where nothing goes next it is 0. */
+/* Sends some of the next frame: bytes moved, 0 where there is no next frame, or an error. */
 int64_t rb_progress_push(struct rb_coll *coll, int rank);
-/* The same of what comes next; `why` is not set for RB_EPEER. */
+/* The same for the next frame to receive; `why` is not set for RB_EPEER. */
 int64_t rb_progress_pull(struct rb_coll *coll, int rank, struct rb_why *why);
 
 #endif

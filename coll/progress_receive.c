@@ -92,7 +92,7 @@ static int check_header(struct rb_coll *coll, int rank, struct rb_incoming *in, 
                       (unsigned long long)in->frame.tag, (unsigned long long)in->frame.total);
 }
 
-/* How far everyone is in. */
+/* Find how far the summands of every rank are in. */
 static void update_complete(struct rb_coll *coll, struct rb_summing *sum)
 {
     uint64_t least = UINT64_MAX;
@@ -109,7 +109,8 @@ static void update_complete(struct rb_coll *coll, struct rb_summing *sum)
     sum->complete = least;
 }
 
-/* The first to reach an element adds it to ours, the others to what is there. */
+/* The first summand that reaches an element is added to this rank's own, the others to the
+ * result. */
 static void add(struct rb_coll *coll, struct rb_incoming *in, const uint8_t *bytes, size_t n)
 {
     struct rb_summing *sum = in->sum;
@@ -140,7 +141,7 @@ static int64_t pull_sum(struct rb_coll *coll, struct rb_link *link, struct rb_in
     return (int64_t)(4 * n);
 }
 
-/* Of a frame that is not through: how much of what comes next has its place at in->to. */
+/* For a frame that is not complete: how much of the next bytes has its place at in->to. */
 static uint64_t find_place(struct rb_incoming *in)
 {
     for (; !in->room; in->more++, in->n_more--) {
@@ -157,7 +158,7 @@ static void placed(struct rb_incoming *in, uint64_t size)
     in->had += size;
 }
 
-/* Bytes in their place, or an error. */
+/* Receive bytes into their place: how many, or an error. */
 static int64_t pull_bytes(struct rb_link *link, struct rb_incoming *in)
 {
     uint64_t room = find_place(in);
@@ -169,7 +170,7 @@ static int64_t pull_bytes(struct rb_link *link, struct rb_incoming *in)
     return got;
 }
 
-/* Some of what is offered: bytes, or an error. */
+/* Fetch some of an offer: bytes, or an error. */
 static int64_t fetch(struct rb_coll *coll, struct rb_link *link, struct rb_incoming *in)
 {
     uint64_t left = in->sum ? in->size - in->had : find_place(in);

@@ -62,7 +62,7 @@ static struct iovec piece_of(const struct rb_outgoing *out, const struct iovec *
     return i <= n ? pieces[i - 1] : (struct iovec){(void *)padding, rb_frame_padded(end) - end};
 }
 
-/* As much as the link takes: bytes.  An error is met again by who sends the rest. */
+/* Send as much as the link takes: bytes.  An error is met again when the rest is sent. */
 static uint64_t send_pieces(struct rb_link *link, const struct rb_outgoing *out,
                             const struct iovec *pieces, size_t n)
 {
@@ -167,7 +167,7 @@ static void end_outgoing(struct rb_lane *lane)
     free(post);
 }
 
-/* A payload becomes an offer if it may; false: it may later. */
+/* Turn the payload into an offer if that is allowed.  False: it may become one later. */
 static bool prepare(struct rb_link *link, struct rb_outgoing *out)
 {
     uint32_t kind;
@@ -188,7 +188,7 @@ static bool prepare(struct rb_link *link, struct rb_outgoing *out)
     return true;
 }
 
-/* An offer that was said waits until it is taken: 1; 0: not yet; or an error. */
+/* Was an offer that was sent taken?  1; 0: not yet; or an error. */
 static int is_taken(struct rb_link *link)
 {
     bool ended = atomic_load(&link->ended);
@@ -196,7 +196,7 @@ static int is_taken(struct rb_link *link)
     return link->ops->reach->taken(link) ? 1 : ended ? RB_EPEER : 0;
 }
 
-/* Bytes that the link took, or an error.  What is not ready yet is no reason to wait for it. */
+/* Bytes that the link took, or an error.  `blocked` is not set for bytes that are not ready yet. */
 static int64_t say(struct rb_link *link, struct rb_lane *lane, struct rb_outgoing *out)
 {
     struct iovec pieces[3];

@@ -26,7 +26,7 @@ void rb_reach_open(struct rb_reach *reach, int fd)
 void rb_reach_sign(struct rb_reach *reach, struct rb_reach_sign *ret)
 {
     if (getrandom(&reach->word, sizeof reach->word, 0) != sizeof reach->word)
-        reach->word = 0; /* which nobody takes for a sign */
+        reach->word = 0; /* 0 is no sign */
     *ret = (struct rb_reach_sign){(uintptr_t)&reach->word, reach->word};
 }
 
@@ -49,7 +49,8 @@ int rb_reach_read(const struct rb_reach *reach, void *to, uint64_t from, size_t 
 {
     struct iovec here = {to, size}, there = {(void *)(uintptr_t)from, size};
 
-    /* Looked at behind the reading: until then it was the process that made the socket. */
+    /* The socket is checked after the reading: if it is open, the process was still the one that
+     * made it. */
     if (!reach->pid || process_vm_readv(reach->pid, &here, 1, &there, 1, 0) != (ssize_t)size ||
         is_lost(reach->fd))
         return RB_EPEER;

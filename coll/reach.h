@@ -16,27 +16,28 @@
 #include <sys/types.h>
 
 struct rb_reach {
-    pid_t pid;     /* 0: nobody whom this process can see */
-    int fd;        /* the socket, which ends before its maker's number can be another's */
-    uint64_t word; /* our own, for the other side to find */
+    pid_t pid;     /* 0: no process that this one can see */
+    int fd;        /* the socket, which ends before its maker's pid can be another process' */
+    uint64_t word; /* this side's own, for the peer to find */
 };
 
-/* Where a word of a process lies, and what it says there: some random number. */
+/* Where a word of a process lies, and its value, a random number. */
 struct rb_reach_sign {
     uint64_t at, word;
 };
 
-/* Let processes of the same user read this one's memory where the kernel asks for it (Yama). */
+/* Let processes of the same user read this one's memory, where the kernel asks for it (Yama). */
 void rb_reach_allow(void);
 
-/* Whoever made the other end of a unix socket. */
+/* For the process that made the other end of a unix socket. */
 void rb_reach_open(struct rb_reach *reach, int fd);
 
-/* `reach` stays where it is. */
+/* `reach` must not move afterwards. */
 void rb_reach_sign(struct rb_reach *reach, struct rb_reach_sign *ret);
 bool rb_reach_try(const struct rb_reach *reach, const struct rb_reach_sign *sign);
 
-/* 0; RB_EPEER: it cannot be read, for the process is gone, or ends, or never had such memory. */
+/* 0; RB_EPEER: the memory cannot be read, because the process is gone, or is ending, or never had
+ * it. */
 int rb_reach_read(const struct rb_reach *reach, void *to, uint64_t from, size_t size);
 
 #endif

@@ -8,7 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The contents of a file that nobody can take away again; NULL.  The file is closed. */
+/* Map a file whose contents nobody can take away again; NULL: it is no such file.  Closes the
+ * file. */
 static const void *map(int file, size_t bytes)
 {
     int64_t size = rb_sealed_size(file);
@@ -31,7 +32,7 @@ static bool reaches_all(const struct rb_coll *coll)
     return all;
 }
 
-/* One that cannot be given is one that the other will not find. */
+/* A file that cannot be given is one that the peer will not find. */
 static void give_all(struct rb_coll *coll, int file)
 {
     for (int r = 0; r < coll->size; r++)
@@ -39,7 +40,7 @@ static void give_all(struct rb_coll *coll, int file)
             coll->link[r]->ops->give(coll->link[r], file);
 }
 
-/* bytes: of what each rank shows. */
+/* bytes: how many each rank shows. */
 static bool map_all(struct rb_coll *coll, const uint64_t *bytes, struct rb_coll_view *ret_views)
 {
     bool all = true;
@@ -61,8 +62,8 @@ void rb_coll_view_done(struct rb_coll_view *view)
     *view = (struct rb_coll_view){NULL, 0};
 }
 
-/* Who shows nothing, or cannot to everybody, shows 0 bytes.  All say when they have given their
- * files, and when they have mapped those of the others. */
+/* A rank that shows nothing, or cannot show it to all, shows 0 bytes.  All ranks wait for each
+ * other after giving their files, and after mapping those of the others. */
 int rb_coll_show(struct rb_coll *coll, uint64_t tag, int file, size_t bytes,
                  struct rb_coll_view *ret_views, bool *ret_all, struct rb_why *why)
 {

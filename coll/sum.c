@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums.  Who makes summands of a range sends them to who adds them up, and those send the sum on:
+/* Sums.  The makers of a range's summands send them to the ranks that add, and those send the sum
+ * on:
  *
  * for one rank     that rank adds
- * little, or two   everyone sends everything to everyone and adds for itself: one crossing
- * much             everyone adds one segment and sends it on while it grows: two crossings, but
+ * little, or two   every rank sends everything to every other and adds for itself: one crossing
+ * much             every rank adds one segment and sends it on while it grows: two crossings, but
  *                  only twice the vector through each rank's links whatever the size of the group
- * from one rank    nothing is to be added: it sends each of the others one segment, who pass it on
- *                  while it comes, so that it goes once through the link of who makes it
+ * from one rank    nothing is to be added: the maker sends each other rank one segment, which that
+ *                  rank passes on while it comes, so the range goes once through the maker's link
  *
- * Two ranks of one host do as many do with much that both make, as each adds half of it: they fetch
- * from each other, or should.
+ * Two ranks of one host that both make much do as many ranks do with much, because each then adds
+ * half: they fetch from each other, or should.
  *
- * A lane takes so many frames a call, so a long list of ranges is run in rounds.  All ranks have
- * the same list and cut it alike.  In a round summands go in front of all sums, so that nobody
- * waits for others' to send its own. */
+ * A lane takes only so many frames a call, so a long list of ranges is run in rounds.  All ranks
+ * have the same list and cut it alike.  In a round summands go in front of all sums, so that no
+ * rank waits for others' summands to send its own. */
 #include "coll/group.h"
 
 #include "base/arena.h"
@@ -22,20 +23,20 @@
 
 enum { SMALL = 8 * 1024, LARGE = 256 * 1024, NOBODY = -1 };
 
-/* A range in a round, and who sends which frames to whom:
+/* A range in a round, and which ranks send which frames to which:
  *
  *     for rank t     each maker to t            WHOLE
  *     whole          each maker to everyone     WHOLE
- *     several        each maker to each rank    PART, the segment that it adds
+ *     several        each maker to each rank    PART, the segment that the receiver adds
  *                    each rank to everyone      TOTAL, its segment
- *     one, m         m to each other rank       PART, the segment that it passes on
+ *     one, m         m to each other rank       PART, the segment that the receiver passes on
  *                    each other to all but m    TOTAL, its segment
- *     nobody         none: what a rank has are zeros */
+ *     nobody         none: every rank's summands are zeros */
 struct way {
     const struct rb_coll_range *range;
-    bool whole; /* who adds has all of it; else a segment, that it sends on */
+    bool whole; /* a rank that adds has all of it; else it has a segment, and sends that on */
     int makers; /* of summands, */
-    int only;   /* the one where there is no other */
+    int only;   /* the only maker, if there is just one */
     struct rb_summing sum;
     const uint64_t *ready; /* bytes of this rank's segment that may be sent on */
 };
@@ -52,7 +53,7 @@ static bool adds(const struct way *way, int rank)
     return way->whole || rank != way->only;
 }
 
-/* Is it the better way that all who are to have it add all of it? */
+/* Is it better that all ranks that are to have the sum add all of it? */
 static bool is_whole(const struct rb_coll *coll, const struct way *way)
 {
     size_t bytes = 4 * way->range->count;
@@ -113,7 +114,7 @@ static void send_summands(struct rb_coll *coll, uint64_t tag, const int32_t *in,
     }
 }
 
-/* What one rank alone makes only has to come. */
+/* The range of a single maker only has to arrive. */
 static void add_summands(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out,
                          struct way *way)
 {
@@ -136,7 +137,7 @@ static void add_summands(struct rb_coll *coll, uint64_t tag, const int32_t *in, 
         memcpy(way->sum.out, way->sum.in, 4 * count);
 }
 
-/* To all who have not made it themselves. */
+/* Send this rank's segment to all ranks that have not made it themselves, and receive theirs. */
 static void send_sums(struct rb_coll *coll, uint64_t tag, const int32_t *in, int32_t *out,
                       const struct way *way)
 {
@@ -172,7 +173,8 @@ static int check_range(const struct rb_coll *coll, const struct rb_coll_range *r
     return 0;
 }
 
-/* Is there room for its frames in all lanes?  frames: by rank, the most in any lane to it. */
+/* Is there room for the frames of the range in all lanes?  frames: by rank, the most in any lane to
+ * that rank. */
 static bool fits(const struct rb_coll *coll, const struct way *way, int *frames)
 {
     int more = way->whole || way->only != NOBODY ? 1 : 2;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting for whoever speaks first, for callers whose peers do not all speak in turn. */
+/* Waiting for the rank that speaks first, for callers whose peers do not all speak in turn. */
 #include "base/clock.h"
 #include "coll/group.h"
 
@@ -7,7 +7,7 @@
 
 enum { SLICE_MS = 50 };
 
-/* The first of `from` that has bytes for us; -1: none.  Errors are those of its link. */
+/* The first of `from` that has bytes for this rank; -1: none.  Errors are those of its link. */
 static int find(struct rb_coll *coll, const bool *from, int *ret_rank, struct rb_why *why)
 {
     *ret_rank = -1;
@@ -28,7 +28,7 @@ static int find(struct rb_coll *coll, const bool *from, int *ret_rank, struct rb
     return 0;
 }
 
-/* Until a link or `fd` has something, or `ms` are over.  True: it was `fd`. */
+/* Sleep until a link or `fd` has something, or `ms` are over.  True: `fd` has something. */
 static bool rest(struct rb_coll *coll, const bool *from, int fd, int ms)
 {
     struct pollfd *polls = coll->polls;

@@ -10,7 +10,7 @@ int rb_welcome_send(int fd, const struct rb_welcome *welcome, int memory)
     uint8_t bytes[RB_WELCOME_SIZE];
 
     rb_welcome_encode(welcome, bytes);
-    /* A fresh socket has room for this; one that has none is of no use. */
+    /* A fresh socket has room for this; one that has no room is of no use. */
     return rb_pass_send(fd, bytes, sizeof bytes, memory) == sizeof bytes ? 0 : RB_EPEER;
 }
 

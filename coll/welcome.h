@@ -12,7 +12,7 @@ int rb_welcome_send(int fd, const struct rb_welcome *welcome, int memory);
 struct rb_welcome_inbox {
     uint8_t bytes[RB_WELCOME_SIZE];
     size_t got;
-    int memory; /* what came with it; -1 at first; the owner's to close */
+    int memory; /* the descriptor that came with it; -1 at first; the owner closes it */
 };
 
 /* 0 and *ret once it is complete, RB_EAGAIN before, RB_EPEER, RB_EINVAL. */
