@@ -68,7 +68,7 @@ int rb_error_fit(const char *text, int most)
     return last + (first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1) > n ? last : n;
 }
 
-/* What a `format` has written, if that is all of it, or up to its last whole character. */
+/* Writes what `format` says, all of it or up to the last whole character that fits. */
 static int fill(struct rb_why *why, const char *format, va_list args)
 {
     const int room = sizeof why->text - 1,

@@ -3,8 +3,8 @@
  *
  * everything > [error]
  *
- * The one who decides what to do about an error logs or prints the sentence, once.
- * Libraries never log and never exit. */
+ * The code that decides what to do about an error logs or prints the sentence, once.  Libraries
+ * never log and never exit. */
 #ifndef RB_BASE_ERROR_H
 #define RB_BASE_ERROR_H
 
@@ -46,18 +46,18 @@ struct rb_why {
     char text[512];
 };
 
-/* Write the sentence anew, cut at a whole character where it has no room, and return `err`.  `why`
- * may be NULL (here and below). */
+/* Write a new sentence, cut at a whole character if it does not fit, and return `err`.  `why` may
+ * be NULL (here and below). */
 int rb_why_set(struct rb_why *why, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Put one clause in front ("step 3: ...") and return `err`.  Where there is no
- * sentence yet the text of the code becomes it. */
+/* Put one clause in front ("step 3: ...") and return `err`.  If there is no sentence yet, the text
+ * of the code becomes the sentence. */
 int rb_why_add(struct rb_why *why, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* How many of the first `most` bytes of a text there are without a character of UTF-8 that they cut
- * in two: for "%.*s".  Half a character is no JSON. */
+/* How many of the first `most` bytes of a text remain when a character of UTF-8 that the limit cuts
+ * in two is left out: for "%.*s".  Half a character is no JSON. */
 int rb_error_fit(const char *text, int most);
 
 /* Scope-bound release: RB_CLEANUP(fn) T *x = NULL; fn gets T **.  RB_TAKE hands on. */

@@ -6,15 +6,16 @@
  * `rb_fault("worker.vote.sent")` is a moment; without the build option `faults` it compiles to
  * nothing.  A program arms itself once, at its start, from its environment:
  *
- *   RUBATO_FAULT=POINT[:rank=R][:at=N][:do=kill|stop|exit|MSms][,...]   or @FILE, which has that
- * text RUBATO_FAULT_ONCE=PATH
+ *   RUBATO_FAULT=POINT[:rank=R][:at=N][:do=kill|stop|exit|MSms][,...]
+ *   RUBATO_FAULT=@FILE, which has that text
+ *   RUBATO_FAULT_ONCE=PATH
  *
- * At the Nth passage (of the process; N is 1 where it is not said) it sends itself SIGKILL or
+ * At the Nth passage (of the process; N is 1 unless given) the process sends itself SIGKILL or
  * SIGSTOP, or exits; with do=20ms it sleeps for 20 ms there and at every later passage, as a slower
  * device would.  `rank` is the rank that the process was last told to prepare for.  With
- * RUBATO_FAULT_ONCE the fault makes the file PATH.I (I: its place in the list, from 0) first and
- * lets the moment pass where that is there already: so it fires once in a whole cluster, and not
- * in the process that takes the dead one's place.  Sleeping is not bound to it.
+ * RUBATO_FAULT_ONCE the fault first makes the file PATH.I (I: its place in the list, from 0), and
+ * lets the moment pass if that file is there already.  So it fires once in a whole cluster, and not
+ * in the process that replaces the dead one.  Sleeping is not bound to the file.
  *
  * This is the one place with global state: what is armed belongs to the process, as death does. */
 #ifndef RB_BASE_FAULT_H
@@ -24,8 +25,8 @@
 
 #include <stdbool.h>
 
-/* Name, what has just happened there.  docs/faults.md names every one, and tests/e2e/sweep.py goes
- * through them as `rubato-worker --faults` prints them. */
+/* The name of each point, and what has just happened there.  docs/faults.md names every one, and
+ * tests/e2e/sweep.py goes through them as `rubato-worker --faults` prints them. */
 #define RB_FAULT_POINTS(X)                                                                         \
     X("worker.preparing", "told to prepare a configuration")                                       \
     X("worker.met", "connected to all members of it, and nobody knows")                            \
@@ -73,14 +74,14 @@
 
 #ifdef RB_FAULTS
 
-/* plan, once: the texts above; NULL: nothing is armed.  RB_EINVAL; RB_EIO where a file cannot be
- * read, but one that is not there arms nothing.  Before there is a second thread. */
+/* plan, once: the texts above; NULL: nothing is armed.  RB_EINVAL; RB_EIO if a file cannot be read,
+ * but a missing file arms nothing.  Call it before there is a second thread. */
 int rb_fault_arm(const char *plan, const char *once, struct rb_why *why);
 
 void rb_fault_rank(int rank);
 void rb_fault(const char *point);
 
-/* Passages of an armed point in this process, -1 where it is not armed. */
+/* Passages of an armed point in this process; -1: the point is not armed. */
 long rb_fault_passages(const char *point);
 
 #else
@@ -103,7 +104,7 @@ static inline void rb_fault(const char *point)
 
 #endif
 
-/* The points of this build, from 0: false past the last, and at once where there are none. */
+/* The points of this build, from 0; false past the last, and at once if the build has none. */
 bool rb_fault_describe(int i, const char **ret_name, const char **ret_meaning);
 
 #endif

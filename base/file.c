@@ -150,7 +150,7 @@ int rb_file_make_folder(const char *path, enum rb_folder whose, struct rb_why *w
             continue;
         *at = '\0';
         if (*part && mkdir(part, whose) == 0)
-            sync_parent(part, &unsynced); /* what lies in a folder is no safer than its name */
+            sync_parent(part, &unsynced); /* the contents of a folder are no safer than its name */
         else if (*part && errno != EEXIST)
             return fail(why, "make folder", part);
         *at = kept;
@@ -183,7 +183,7 @@ int rb_file_remove(const char *path, struct rb_why *why)
     return 0;
 }
 
-/* What lies below `known`, which is taken, or above it. */
+/* The path below `known`, or above it for "..".  Takes `known` over. */
 static char *step(char *known, const char *name, size_t size)
 {
     char *slash = strrchr(known, '/'), *next;

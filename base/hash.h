@@ -10,16 +10,16 @@
 
 uint64_t rb_hash64(const void *bytes, size_t size);
 
-/* One number into another such that every input bit reaches every output bit (Stafford's variant 13
- * of the 64-bit finaliser, that of SplitMix64).  Its bits decide what is trained: they never
+/* Maps one number to another such that every input bit reaches every output bit (Stafford's variant
+ * 13 of the 64-bit finaliser, that of SplitMix64).  Its bits decide what is trained: they never
  * change. */
 uint64_t rb_hash_mix(uint64_t x);
 
 /* 128 bits: 32 lower-case hex digits and a NUL. */
 void rb_hash_digest(const void *bytes, size_t size, char ret_digest[33]);
 
-/* The same of a file, and how large it is.  It is read in pieces, for a file that cannot be read
- * has to be an error, and as mapped memory it would end the process. */
+/* The same for a file, and its size.  The file is read in pieces, not mapped: if it cannot be read,
+ * that must be an error, and with mapped memory it would end the process. */
 int rb_hash_file(const char *path, char ret_digest[33], uint64_t *ret_bytes, struct rb_why *why);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far a word is from one that is known: for "did you mean". */
+/* How far a word is from a known one: for "did you mean". */
 #ifndef RB_BASE_NEAR_H
 #define RB_BASE_NEAR_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of memory that are about to be written, on their way.
+/* Fetches lines of memory that are about to be written.
  *
- * A compiler makes a plain prefetch of __builtin_prefetch(.., 1) where a function may not use the
+ * A compiler turns __builtin_prefetch(.., 1) into a plain prefetch if the function may not use the
  * instruction; then lines that another core has read are asked for twice. */
 #ifndef RB_BASE_PREFETCH_H
 #define RB_BASE_PREFETCH_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Is this a build with a sanitizer?  gcc says so by macros, clang by features.
  *
- * kernels leave out what runs before a sanitizer is ready; tests that train do it on less, for each
- * step is slower, and what is looked for is not arithmetic. */
+ * Kernels leave out what would run before a sanitizer is ready.  Tests that train do less of it,
+ * because each step is slower, and they do not look for errors of arithmetic. */
 #ifndef RB_BASE_SANITIZED_H
 #define RB_BASE_SANITIZED_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files without a name that processes share: sealed against shrinking, so that nobody who maps one
- * can fault later.
+/* Files without a name that processes share: sealed against shrinking, so that a process that maps
+ * one cannot fault later.
  *
  * [sealed] > links of shared memory, memory that is shown */
 #ifndef RB_BASE_SEALED_H
@@ -9,10 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* One of zeros, named so where the system lists it; the caller's to close.  -1: there is none. */
+/* A file of zeros, with `name` where the system lists it; the caller closes it.  -1: there is
+ * none. */
 int rb_sealed_create(const char *name, size_t bytes);
 
-/* Bytes of somebody's file; -1: it is none, or it is not sealed so. */
+/* The size of a file that another process gave; -1: it is no file, or not sealed so. */
 int64_t rb_sealed_size(int file);
 
 #endif

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What whoever started this process decided about signals. */
+/* What the process that started this one decided about signals. */
 #ifndef RB_BASE_SIGNALS_H
 #define RB_BASE_SIGNALS_H
 
 #include <stdbool.h>
 
-/* As nohup leaves SIGHUP: it is not to be heard, neither by a handler nor by a descriptor. */
+/* Is this signal ignored, as nohup leaves SIGHUP?  Then neither a handler nor a descriptor may take
+ * it. */
 bool rb_signal_ignored(int number);
 
 #endif
