@@ -3,11 +3,11 @@
  *
  * graph/layout > [blocked] > kernels
  *
- * That is what convolutions work in, and anything else that goes over all channels of a place finds
- * a vector's worth of them side by side.  A blocked tensor is an ordinary dense one with an axis
- * more: elementwise operators, sums and moves need not know.  Convolutions, pools and batch norms
- * take an activation either way, and tell by its rank; positions of a pool are those of the plane
- * without blocks. */
+ * Convolutions work in this layout, and other operators that go over all channels of a place find a
+ * vector's worth of them side by side.  A blocked tensor is an ordinary dense one with one more
+ * axis: elementwise operators, sums and moves need not know.  Convolutions, pools and batch norms
+ * take an activation in either layout, and tell them apart by the rank; positions of a pool are
+ * those of the plane without blocks. */
 #ifndef RB_PROTO_BLOCKED_H
 #define RB_PROTO_BLOCKED_H
 
@@ -37,7 +37,7 @@ static inline struct rb_tensor_type rb_blocked_of(const struct rb_tensor_type *p
     return type;
 }
 
-/* The type without blocks; the type itself where it has none. */
+/* The type without blocks; `type` itself if it has none. */
 static inline struct rb_tensor_type rb_blocked_plain(const struct rb_tensor_type *type, int spatial)
 {
     struct rb_tensor_type plain = *type;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a folder of checkpoints is laid out: FOLDER/step-00001200/ with these files, one for each
- * checkpoint, and FOLDER/latest, a line that names the one that was written last.
+/* The layout of a folder of checkpoints: FOLDER/step-00001200/ with these files, one such folder
+ * for each checkpoint, and FOLDER/latest, a line that names the checkpoint written last.
  *
  * worker/checkpoint writes it > [checkpoint_folder] > workers and rubatod read it */
 #ifndef RB_PROTO_CHECKPOINT_FOLDER_H
@@ -13,10 +13,10 @@
 #define RB_CHECKPOINT_MANIFEST  "state.json"
 #define RB_CHECKPOINT_LATEST    "latest"
 
-/* "step-00001200"; free. */
+/* "step-00001200"; the caller frees it. */
 char *rb_checkpoint_name(int64_t step);
 
-/* The step of a name that rb_checkpoint_name has given, -1 of any other. */
+/* The step of a name that rb_checkpoint_name made; -1 for any other name. */
 int64_t rb_checkpoint_step(const char *name);
 
 /* The step that FOLDER/latest names; -1: there is no such line. */

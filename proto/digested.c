@@ -22,7 +22,7 @@ static char *text_of(const json_t *object)
     return text;
 }
 
-/* Of all that is in it; the digest is not, yet or any more. */
+/* Digest of the object without its "digest", which it does not have yet or any more. */
 static int digest_of(const json_t *object, char ret_digest[33])
 {
     RB_CLEANUP(rb_freep) char *text = text_of(object);

@@ -48,8 +48,8 @@ float rb_dtype_half(uint16_t half)
     return x;
 }
 
-/* A NaN stays one, quiet; what is too large becomes infinite; what is too small is a multiple of
- * 2^-24. */
+/* A NaN stays a quiet NaN; a number that is too large becomes infinite; one that is too small
+ * becomes a multiple of 2^-24. */
 uint16_t rb_dtype_to_half(float x)
 {
     uint32_t bits, sign, size;

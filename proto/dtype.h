@@ -36,7 +36,7 @@ enum {
     RB_TENSOR_TEXT = 192, /* room for rb_tensor_text: eight axes of any size */
 };
 
-/* A row-major tensor's type; dtype RB_NONE stands for an absent one. */
+/* A row-major tensor's type; dtype RB_NONE stands for an absent tensor. */
 struct rb_tensor_type {
     enum rb_dtype dtype;
     int rank;
@@ -51,7 +51,7 @@ static inline bool rb_dtype_is_real(enum rb_dtype dtype)
     return dtype == RB_F32 || dtype == RB_F64 || dtype == RB_F16 || dtype == RB_BF16;
 }
 
-/* A half has 1 sign, 5 exponent and 10 fraction bits; every one is a float exactly. */
+/* A half has 1 sign, 5 exponent and 10 fraction bits; every half is exactly a float. */
 float rb_dtype_half(uint16_t half);
 uint16_t rb_dtype_to_half(float x); /* to nearest even */
 
@@ -71,7 +71,7 @@ static inline int64_t rb_tensor_elements(const struct rb_tensor_type *type)
 bool rb_tensor_same_shape(const struct rb_tensor_type *a, const struct rb_tensor_type *b);
 bool rb_tensor_same(const struct rb_tensor_type *a, const struct rb_tensor_type *b);
 
-/* "float32[4,128]"; "-" for an absent one. */
+/* "float32[4,128]"; "-" for an absent tensor. */
 const char *rb_tensor_text(const struct rb_tensor_type *type, char room[RB_TENSOR_TEXT]);
 
 #endif

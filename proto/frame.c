@@ -36,7 +36,8 @@ void rb_frame_put(struct rb_buffer *out, enum rb_frame_type type, const Protobuf
     out->data[out->size] = '\0';
 }
 
-/* protobuf-c asks for up to a hundred bytes for two on the wire: what it may have at once. */
+/* Memory that unpacking a payload may have at once: protobuf-c asks for up to a hundred bytes for
+ * two on the wire. */
 static uint64_t memory_for(uint64_t payload)
 {
     uint64_t overhead = 65536 + 32 * payload;

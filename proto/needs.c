@@ -18,7 +18,7 @@ size_t rb_needs_block(const Rb__Model *model, uint64_t at)
     return low;
 }
 
-/* These stages need elements first .. of a variable, as many as `tensor` has. */
+/* Mark that `stages` need the elements of a variable from `first` on, as many as `tensor` has. */
 static void mark(const Rb__Model *model, uint64_t variable, uint64_t first,
                  const Rb__Tensor *tensor, uint64_t stages, uint64_t *by_block)
 {
@@ -35,8 +35,8 @@ static void mark(const Rb__Model *model, uint64_t variable, uint64_t first,
         by_block[b] |= stages;
 }
 
-/* Of what several stages make the first one's counts.  stages: by instruction; NULL: `part` runs
- * all of it. */
+/* Of a gradient that several stages make, only the first stage's counts.  stages: by instruction;
+ * NULL: `part` runs all of the program. */
 static void mark_gives(const Rb__Model *model, const Rb__Program *program, const uint64_t *stages,
                        uint64_t part, uint64_t *gives)
 {

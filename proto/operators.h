@@ -11,11 +11,11 @@
  *
  * Conventions.  All tensors are row-major and dense.  Axes are counted from 0 (import normalises
  * negative ones).  A grad operator's dy has the type of the forward output, its result that of the
- * forward input.  Trailing inputs may be absent.  Where arithmetic is meant, F32 is; shape-like
- * data is I64; conditions are BOOL.  In place of F32 a product takes factors of BF16, and may round
- * what it makes; so may elementwise operators, which read BF16 too (graph/narrow.c).  Sums are F32
- * all the same.  Convolutions, pools and batch norms also take and make activations in blocks of
- * channels (proto/blocked.h). */
+ * forward input.  Trailing inputs may be absent.  Arithmetic is F32; shape-like data is I64;
+ * conditions are BOOL.  A product also takes factors of BF16, and may round its result to BF16; so
+ * may elementwise operators, which read BF16 too (graph/narrow.c).  Sums are F32 all the same.
+ * Convolutions, pools and batch norms also take and make activations in blocks of channels
+ * (proto/blocked.h). */
 #ifndef RB_PROTO_OPERATORS_H
 #define RB_PROTO_OPERATORS_H
 
@@ -202,11 +202,11 @@ struct rb_op_info {
     const char *name;
     int inputs, outputs; /* largest counts; -1: any */
     enum rb_op_kind kind;
-    const char *attributes; /* separated by spaces; a key beside these is an error */
+    const char *attributes; /* separated by spaces; any other key is an error */
     const char *meaning;
 };
 
-/* What Scatter makes of an element and an update that falls on it: its attribute "reduction". */
+/* What Scatter makes of an element and an update that falls on it: the attribute "reduction". */
 enum rb_scatter {
     RB_SCATTER_SET, /* the last update stays */
     RB_SCATTER_ADD,

@@ -3,9 +3,10 @@
  *
  * job file, rubatod.yaml > [reflect] > Spec, Settings     facts > [reflect] > etcd, `-o json`
  *
- * Walks protobuf-c descriptors, so that a field written in a .proto file is known everywhere.  Names
- * are the field's in camelCase; enums are their value's name; 64-bit integers are JSON numbers (those
- * above 2^63-1, and "nan", "inf", "-inf" where a number should be, are strings); bytes are left out. */
+ * Walks protobuf-c descriptors, so that a field written in a .proto file is known everywhere.
+ * Names are the field's in camelCase; enums are their value's name; 64-bit integers are JSON
+ * numbers (those above 2^63-1, and "nan", "inf", "-inf" where a number should be, are strings);
+ * bytes are left out. */
 #ifndef RB_PROTO_REFLECT_H
 #define RB_PROTO_REFLECT_H
 
@@ -16,8 +17,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Append each line of a text, which ends in a newline (NULL: none), to an array.  What is no UTF-8
- * becomes '?'. */
+/* Append each line of a text, which ends in a newline (NULL: no text), to an array.  Bytes that are
+ * no UTF-8 become '?'. */
 void rb_reflect_lines(const char *text, json_t *lines);
 
 /* A JSON object of every field that is set; `defaults`: also those that have a default. */
@@ -46,8 +47,8 @@ int rb_reflect_from_yaml(const char *file, const char *text, size_t size,
 int rb_reflect_set(ProtobufCMessage *message, const char *path, const char *value,
                    struct rb_why *why);
 
-/* Where the key at `path` ("spec.train.steps") stands in YAML text, counted from 1; where it is not
- * there, the innermost key above it that is.  False where not even the first is. */
+/* Where the key at `path` ("spec.train.steps") stands in YAML text, counted from 1.  If the key is
+ * missing, the innermost key above it that is there.  False if not even the first is there. */
 bool rb_reflect_locate(const char *text, size_t size, const char *path, size_t *ret_line,
                        size_t *ret_column);
 

@@ -27,15 +27,15 @@ void rb_field_unknown(const ProtobufCMessageDescriptor *descriptor, const char *
 
 ProtobufCMessage *rb_field_new(const ProtobufCMessageDescriptor *descriptor);
 
-/* Whether it has a value of its own; a repeated one: at least one element. */
+/* Does the field have a value of its own?  A repeated one: at least one element. */
 bool rb_field_present(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
 size_t rb_field_count(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
 
-/* Where value i lies (0 where the field is not repeated). */
+/* Where value i lies (i is 0 if the field is not repeated). */
 const void *rb_field_at(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
                         size_t i);
 
-/* Free what it holds and return to the default. */
+/* Free what the field holds and return it to the default. */
 void rb_field_clear(ProtobufCMessage *message, const ProtobufCFieldDescriptor *field);
 
 /* Mark as present (repeated: append a zeroed element) and return where the value goes. */
@@ -51,7 +51,7 @@ int rb_field_put_integer(const ProtobufCFieldDescriptor *field, void *slot, bool
 void rb_field_put_real(const ProtobufCFieldDescriptor *field, void *slot, double x);
 int rb_field_put_enum(const ProtobufCFieldDescriptor *field, void *slot, const char *name);
 
-/* Decimal text to sign and magnitude; false where it is none or above 64 bits. */
+/* Decimal text to sign and magnitude; false if it is no such text, or above 64 bits. */
 bool rb_field_parse_integer(const char *text, bool *ret_negative, uint64_t *ret_magnitude);
 
 /* In reflect_yaml.c: read YAML text that is the field's value; empty text leaves the field as it

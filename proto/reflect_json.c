@@ -11,7 +11,7 @@
 
 /* ---- To JSON ---- */
 
-/* JSON is UTF-8; what is not becomes '?'. */
+/* JSON is UTF-8; bytes that are not become '?'. */
 static json_t *string_to_json(const char *text)
 {
     json_t *json = json_string(text ? text : "");
@@ -37,7 +37,7 @@ void rb_reflect_lines(const char *text, json_t *lines)
     }
 }
 
-/* JSON has no word for what is not finite, and a loss may well be such. */
+/* JSON has no word for a number that is not finite, and a loss may well be such a number. */
 static json_t *real_to_json(double x)
 {
     if (isnan(x))

@@ -24,7 +24,7 @@ static int skip_value(struct rb_yaml_reader *reader)
     }
 }
 
-/* Step to the value of `key` in the mapping at hand; false where there is none. */
+/* Step to the value of `key` in the present mapping; false if it has no such key. */
 static bool enter(struct rb_yaml_reader *reader, const char *key, size_t size, yaml_mark_t *mark)
 {
     if (reader->event.type != YAML_MAPPING_START_EVENT)

@@ -80,7 +80,7 @@ static int put_scalar(struct rb_yaml_reader *reader, const ProtobufCFieldDescrip
 
 /* ---- Values ---- */
 
-/* The key at the current event; *ret_field is what it names. */
+/* The key at the current event; *ret_field is the field that it names. */
 static int read_key(struct rb_yaml_reader *reader, const ProtobufCMessage *message, bool *seen,
                     const ProtobufCFieldDescriptor **ret_field)
 {

@@ -36,14 +36,14 @@ int rb_safetensors_write(int fd, struct rb_safetensor *tensors, int n,
                          const struct rb_safetensor_note *notes, int n_notes, uint64_t *ret_bytes,
                          struct rb_why *why);
 
-/* Read a file nobody has to trust: sizes, overlaps, holes and duplicates are checked.  The data
- * point into `bytes`, in the order of the file, and may be unaligned (foreign writers need not
+/* Read a file that nobody has to trust: sizes, overlaps, holes and duplicates are checked.  The
+ * data point into `bytes`, in the order of the file, and may be unaligned (foreign writers need not
  * pad): copy with memcpy.  Free *ret_tensors (one allocation, names included) with free. */
 int rb_safetensors_read(const void *bytes, size_t size, struct rb_safetensor **ret_tensors,
                         int *ret_n, struct rb_why *why);
 
-/* Its notes, in the order of their keys; none is no error.  Free *ret_notes (one allocation) with
- * free. */
+/* The file's notes, in the order of their keys; no notes is no error.  Free *ret_notes (one
+ * allocation) with free. */
 int rb_safetensors_notes(const void *bytes, size_t size, struct rb_safetensor_note **ret_notes,
                          int *ret_n, struct rb_why *why);
 

@@ -36,7 +36,7 @@ static int apply_overrides(Rb__JobFile *job, const char *const *overrides, int n
     return 0;
 }
 
-/* The newest override that touches `path`, or NULL: it is to blame and not the file. */
+/* The newest override that touches `path`, or NULL: then the override is to blame, not the file. */
 static const char *overridden(const char *path, const char *const *overrides, int n)
 {
     for (int i = n; i-- > 0;) {
@@ -50,7 +50,7 @@ static const char *overridden(const char *path, const char *const *overrides, in
 
 /* ---- Completing ---- */
 
-/* A source that is not there is not there by intent; every other part has defaults. */
+/* A missing source is missing on purpose; every other part has defaults. */
 static bool made_from_defaults(const ProtobufCFieldDescriptor *field)
 {
     return field->type == PROTOBUF_C_TYPE_MESSAGE && field->label == PROTOBUF_C_LABEL_OPTIONAL &&
@@ -130,7 +130,7 @@ static int check_head(const Rb__JobFile *job, struct rb_why *why)
     return 0;
 }
 
-/* A sentence that begins with a key gets in front of it where that key was written. */
+/* Put the place where a key was written in front of a sentence that begins with that key. */
 static int add_position(const char *file, const char *text, size_t size,
                         const char *const *overrides, int n, int err, struct rb_why *why)
 {
@@ -177,7 +177,7 @@ int rb_spec_parse(const char *file, const char *folder, const char *text, size_t
     return 0;
 }
 
-/* The folder that a job file lies in; of what is no regular file, as a pipe, the current one. */
+/* The folder of a job file; if that is no regular file, but a pipe, the current folder. */
 static char *folder_of(const char *path)
 {
     struct stat status;
@@ -234,7 +234,7 @@ struct unit {
     double value;
 };
 
-/* A number and one of the units behind it. */
+/* A number with one of the units behind it. */
 static int read_amount(const char *text, const struct unit *units, size_t n, double most,
                        double *ret_amount)
 {

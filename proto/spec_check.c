@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every sentence begins with the key that it is about: spec.c finds its place in the file by it. */
+/* Every sentence begins with the key that it is about: spec.c uses the key to find its place in the
+ * file. */
 #include "proto/spec.h"
 
 #include "proto/spec_paths.h"
@@ -60,7 +61,7 @@ static int check_name(const char *name, struct rb_why *why)
                       name);
 }
 
-/* Is one of a list of files none? */
+/* Is a name in a list of files empty? */
 static bool has_empty(char *const *paths, size_t n)
 {
     for (size_t i = 0; i < n; i++)
@@ -218,7 +219,7 @@ static int check_devices(const Rb__DevicesSpec *devices, struct rb_why *why)
     return err;
 }
 
-/* What the contract has words for and this release has no code for. */
+/* Refuses what the contract has words for and this release has no code for. */
 static int check_unsupported(const Rb__Spec *spec, struct rb_why *why)
 {
     if (!spec->parallel->has_data)
@@ -258,8 +259,8 @@ static int check_keeping(const Rb__Spec *spec, struct rb_why *why)
     return err;
 }
 
-/* An asynchronous schedule has one device a stage, and steps that are not cut; but 2bw, which has
- * as many microbatches as stages. */
+/* An asynchronous schedule has one device a stage, and steps that are not cut, except for 2bw,
+ * whose steps have as many microbatches as stages. */
 static int check_laps(const Rb__Spec *spec, struct rb_why *why)
 {
     const char *schedule = spec->parallel->schedule;
@@ -302,7 +303,7 @@ static int check_laps(const Rb__Spec *spec, struct rb_why *why)
     return 0;
 }
 
-/* Pins of what this release runs. */
+/* Pins of what this release can run. */
 static int check_parallel(const Rb__Spec *spec, struct rb_why *why)
 {
     const Rb__ParallelSpec *parallel = spec->parallel;
@@ -333,7 +334,7 @@ static int check_parallel(const Rb__Spec *spec, struct rb_why *why)
     return err;
 }
 
-/* Whether every part that the checks look into is there: a spec may come from outside. */
+/* Is every part there that the checks look into?  A spec may come from outside. */
 static bool is_complete(const Rb__Spec *spec)
 {
     const Rb__TrainSpec *train = spec ? spec->train : NULL;

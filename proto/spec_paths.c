@@ -22,7 +22,8 @@ static void make_absolute(char **path, const char *folder)
     *path = whole;
 }
 
-/* The folder as a pattern for itself: only what the user has written may have marks. */
+/* The folder as a pattern that matches only itself: only what the user has written may have
+ * wildcards. */
 static char *escaped(const char *folder)
 {
     char *pattern = rb_alloc(2 * strlen(folder) + 1), *to = pattern;

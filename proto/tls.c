@@ -8,8 +8,8 @@
 
 struct rb_tls_session {
     gnutls_session_t session;
-    char *host;                      /* that is called; NULL: we are */
-    gnutls_typed_vdata_st wanted[2]; /* of the other's certificate: GnuTLS reads it here */
+    char *host;                      /* the host that is called; NULL: this side is called */
+    gnutls_typed_vdata_st wanted[2]; /* of the other's certificate: GnuTLS reads them here */
     struct rb_tls_keys *keys;
     struct rb_tls_line line;
 };
@@ -28,8 +28,7 @@ static ssize_t push(gnutls_transport_ptr_t context, const void *bytes, size_t si
     return session->line.push(session->line.context, bytes, size);
 }
 
-/* Whoever is called has to have the name that it is called by; addresses are no names to ask for.
- */
+/* The called side must have the name that it is called by.  Addresses are not names to ask for. */
 static void expect(struct rb_tls_session *session)
 {
     char *host = session->host;
@@ -69,7 +68,7 @@ int rb_tls_open(struct rb_tls *tls, const char *host, const struct rb_tls_line *
     }
     expect(session);
     gnutls_handshake_set_timeout(session->session,
-                                 GNUTLS_INDEFINITE_TIMEOUT); /* callers have one */
+                                 GNUTLS_INDEFINITE_TIMEOUT); /* callers have their own */
     gnutls_transport_set_ptr(session->session, session);
     gnutls_transport_set_pull_function(session->session, pull);
     gnutls_transport_set_push_function(session->session, push);
@@ -141,7 +140,7 @@ int rb_tls_shake(struct rb_tls_session *session, struct rb_why *why)
     return err;
 }
 
-/* Frames say where they end, so an end without a farewell is one, too. */
+/* Frames say where they end, so an end without a farewell counts as an end, too. */
 int rb_tls_read(struct rb_tls_session *session, void *to, size_t room, size_t *ret_size,
                 struct rb_why *why)
 {

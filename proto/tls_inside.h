@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tls.c and tls_keys.c share: keys, which sessions that began with them keep. */
+/* What tls.c and tls_keys.c share: keys.  A session keeps the keys that it began with. */
 #ifndef RB_PROTO_TLS_INSIDE_H
 #define RB_PROTO_TLS_INSIDE_H
 
@@ -14,11 +14,11 @@ struct rb_tls_keys {
     gnutls_certificate_credentials_t credentials;
 };
 
-/* The newest; the caller is one of their users until rb_tls_keys_drop. */
+/* The newest keys; the caller is one of their users until rb_tls_keys_drop. */
 struct rb_tls_keys *rb_tls_keys_take(struct rb_tls *tls);
 void rb_tls_keys_drop(struct rb_tls_keys *keys); /* NULL: nothing */
 
-/* What GnuTLS has found wrong with a certificate, in a sentence; to be freed with gnutls_free. */
+/* What GnuTLS has found wrong with a certificate, in a sentence; free it with gnutls_free. */
 char *rb_tls_explain(unsigned found);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a folder: read, looked at as others will look at them, and read again. */
+/* The files of a folder: read, checked as the other side will check them, and read again. */
 #include "proto/tls_inside.h"
 
 #include "base/arena.h"
@@ -38,7 +38,7 @@ static int look(const struct rb_tls *tls, struct stat ret_seen[FILES], struct rb
     return 0;
 }
 
-/* Of these GnuTLS does not say which file it is, or what to do. */
+/* For these errors GnuTLS does not say which file is at fault, or what to do. */
 static int pair_failed(const struct rb_tls *tls, int status, struct rb_why *why)
 {
     if (status == GNUTLS_E_DECRYPTION_FAILED)
@@ -115,7 +115,7 @@ char *rb_tls_explain(unsigned found)
     return (char *)text.data;
 }
 
-/* The leaf by itself, where one can say what to do. */
+/* Checks the leaf alone, for errors of which one can say what to do. */
 static int check_leaf(gnutls_x509_crt_t leaf, const char *path, const char *host,
                       struct rb_why *why)
 {
@@ -140,7 +140,7 @@ static int check_leaf(gnutls_x509_crt_t leaf, const char *path, const char *host
     return 0;
 }
 
-/* As others do, who have the same authorities. */
+/* Checks the chain as others with the same authorities do. */
 static int check_chain(const struct rb_tls *tls, gnutls_x509_crt_t *own, unsigned n,
                        struct rb_why *why)
 {
@@ -210,7 +210,7 @@ void rb_tls_valid(const struct rb_tls *tls, int64_t *ret_from, int64_t *ret_unti
     for (unsigned i = 0; i < n; i++)
         narrow(own[i], ret_from, ret_until);
     if (n && !gnutls_certificate_get_issuer(tls->keys->credentials, own[n - 1], &authority, 0))
-        narrow(authority, ret_from, ret_until); /* which is the credentials' */
+        narrow(authority, ret_from, ret_until); /* the credentials own it */
     chain_free(own, n);
 }
 
@@ -246,7 +246,7 @@ int rb_tls_renew(struct rb_tls *tls, bool *ret_new, struct rb_why *why)
 
 struct rb_tls_keys *rb_tls_keys_take(struct rb_tls *tls)
 {
-    rb_tls_renew(tls, NULL, NULL); /* while files are being replaced they may not belong together */
+    rb_tls_renew(tls, NULL, NULL); /* files may not fit together while they are being replaced */
     tls->keys->users++;
     return tls->keys;
 }

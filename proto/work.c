@@ -47,7 +47,7 @@ static bool has_flag(const Rb__Instruction *one, const char *key)
     return false;
 }
 
-/* Two products of all queries with all keys, or the five of the gradient; half of them where later
+/* Two products of all queries with all keys, or the five of the gradient; half of that where later
  * keys are hidden. */
 static double attention_flops(const Rb__Program *program, const Rb__Instruction *one)
 {
@@ -61,8 +61,7 @@ static double attention_flops(const Rb__Program *program, const Rb__Instruction 
     return has_flag(one, "causal") ? flops / 2 : flops;
 }
 
-/* Every output element of a product is a sum over what the weight, or the other factor, has for it.
- */
+/* Every output element of a product is a sum over the elements of one factor that belong to it. */
 double rb_work_flops(const Rb__Program *program, size_t instruction)
 {
     const Rb__Instruction *one = program->instructions[instruction];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What an instruction asks of a device: its arithmetic, and the bytes that it reads and writes.
  *
- * Program > [work] > worker/profile (against what was measured), plan/simulate/cost (where nothing
- * was) */
+ * Program > [work] > worker/timing/profile (against what was measured), plan/simulate/cost (where
+ * nothing was) */
 #ifndef RB_PROTO_WORK_H
 #define RB_PROTO_WORK_H
 
@@ -14,7 +14,7 @@
 /* Multiplications and additions of a product or a convolution; 0 for all other operators. */
 double rb_work_flops(const Rb__Program *program, size_t instruction);
 
-/* Of its inputs and outputs. */
+/* Bytes of its inputs and outputs. */
 double rb_work_bytes(const Rb__Program *program, size_t instruction);
 
 double rb_work_elements(const Rb__Tensor *tensor);

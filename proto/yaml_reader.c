@@ -18,7 +18,7 @@ int rb_yaml_reader_refuse(struct rb_yaml_reader *reader, const char *text)
                              rb_why_set(reader->why, RB_EINVAL, "%s", text));
 }
 
-/* What the file may not contain anywhere: anchors, aliases, tags, deep nesting. */
+/* Refuses what the file may not contain anywhere: anchors, aliases, tags, deep nesting. */
 static int check_event(struct rb_yaml_reader *reader)
 {
     const yaml_event_t *event = &reader->event;
@@ -64,7 +64,7 @@ static bool begins_character(char byte)
     return (byte & 0xc0) != 0x80;
 }
 
-/* Of bytes that are no text libyaml gives the offset alone. */
+/* For bytes that are no text libyaml gives only the offset. */
 static yaml_mark_t mark_of(const struct rb_yaml_reader *reader, size_t offset)
 {
     yaml_mark_t mark = {0};
@@ -88,7 +88,7 @@ static bool is_tab(const struct rb_yaml_reader *reader, yaml_mark_t mark)
     return at < end && *at == '\t';
 }
 
-/* What libyaml says of it, but for tabs, of which it does not speak. */
+/* What libyaml says, except for tabs, which it does not mention. */
 static int refuse_text(struct rb_yaml_reader *reader)
 {
     const yaml_parser_t *parser = &reader->parser;
@@ -127,7 +127,7 @@ void rb_yaml_reader_done(struct rb_yaml_reader *reader)
     yaml_parser_delete(&reader->parser);
 }
 
-/* Step to the first event of the document; an empty one reads as null. */
+/* Step to the first event of the document; an empty document reads as null. */
 int rb_yaml_reader_open(struct rb_yaml_reader *reader)
 {
     int err;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stream of YAML events with what no file of ours may contain already refused: anchors, aliases,
- * tags, zero bytes, deep nesting, a second document.
+/* A stream of YAML events that refuses what no file of ours may contain: anchors, aliases, tags,
+ * zero bytes, deep nesting, a second document.
  *
  * libyaml > [yaml_reader] > reflect_yaml, reflect_locate */
 #ifndef RB_PROTO_YAML_READER_H
@@ -14,7 +14,7 @@
 
 enum { RB_YAML_LIMIT = 1 << 20, RB_YAML_DEPTH = 64 };
 
-/* One event at a time; whoever reads a value leaves its last event current. */
+/* One event at a time; code that reads a value leaves its last event current. */
 struct rb_yaml_reader {
     yaml_parser_t parser;
     yaml_event_t event;
@@ -29,10 +29,11 @@ void rb_yaml_reader_start(struct rb_yaml_reader *reader, const char *file, const
                           size_t size, struct rb_why *why);
 void rb_yaml_reader_done(struct rb_yaml_reader *reader);
 
-/* The next event; RB_EINVAL with file, line and column where it is not allowed. */
+/* The next event; RB_EINVAL with file, line and column if it is not allowed. */
 int rb_yaml_reader_next(struct rb_yaml_reader *reader);
 
-/* Step to the first event of the document; step behind its last and see that nothing follows. */
+/* open: step to the first event of the document.  close: step behind its last, and check that
+ * nothing follows. */
 int rb_yaml_reader_open(struct rb_yaml_reader *reader);
 int rb_yaml_reader_close(struct rb_yaml_reader *reader);
 
@@ -42,7 +43,7 @@ int rb_yaml_reader_at(struct rb_yaml_reader *reader, yaml_mark_t mark, int err);
 /* RB_EINVAL with this sentence, at the current event. */
 int rb_yaml_reader_refuse(struct rb_yaml_reader *reader, const char *text);
 
-/* Whether the event is this word without quotes; whether it stands for nothing. */
+/* Is the event this word without quotes?  Does it stand for nothing? */
 bool rb_yaml_reader_plain(const struct rb_yaml_reader *reader, const char *word);
 bool rb_yaml_reader_null(const struct rb_yaml_reader *reader);
 
