@@ -15,7 +15,8 @@
 /* ---- What a device can do, in units a nanosecond ---- */
 
 struct rb_profile_speed {
-    double flops; /* of a matrix product, 1,024 each way, with factors of the program's type */
+    double flops; /* of a matrix product with factors of the program's type, 1,024 each way; of fp32
+                   * and 512 in rb_profile_quickly */
     double bytes; /* of a copy of 4 MB: read and written */
 };
 
