@@ -12,7 +12,7 @@
 
 struct rb_unsaid {
     uint32_t microbatch;
-    bool correct; /* they say how many were */
+    bool correct; /* the program counts correct predictions */
 };
 
 /* An attempt under way. */
@@ -20,71 +20,75 @@ struct rb_attempt {
     const struct rb_step *step;
     struct rb_vote_shape shape;
     uint32_t number;
-    bool laps;  /* it is one (worker/stages/lap.h) */
-    bool alone; /* of sums that a rank is to have it makes all: they stay where they are */
-    uint64_t computed_ns; /* its microbatches, as far as they are in the record; */
-    uint32_t computed;    /* so many in all.  Those that were kept are not among either */
-    /* Microbatches whose results the device has still, in their order: they are in the sums, and
-     * not in the record. */
+    bool laps;  /* the attempt is a lap (worker/stages/lap.h) */
+    bool alone; /* each rank makes all of the sums that it is to have: they stay where they are */
+    uint64_t computed_ns; /* spent on the microbatches that are in the record; */
+    uint32_t computed;    /* so many in all.  Neither counts microbatches that were kept */
+    /* Microbatches whose results are still on the device, in order: they are in the sums, but not
+     * yet in the record. */
     struct rb_unsaid *unsaid;
     uint32_t n_unsaid;
-    uint64_t began_ns; /* the first of them, where it counts; 0: none does */
+    uint64_t began_ns; /* when the first of them that counts began; 0: none has */
     bool *stays;       /* by rank, where the vote flips: it goes on in the next configuration */
-    struct rb_vote_ready *said; /* by rank: what it takes */
+    struct rb_vote_ready *said; /* by rank: the blocks that it takes, or gives up */
     /* of the microbatch that runs */
     uint32_t microbatch;
     const struct rb_runner *runner;
     size_t next;                 /* contribution to add next */
-    const struct rb_runner *ran; /* the last one of this step: weights are as it left them */
+    const struct rb_runner *ran; /* the last one run in this step: weights are as it left them */
 };
 
 /* ---- attempt_compute.c: a microbatch, into sums and the record --------------------------------*/
 
-/* All of it (owner: the attempt), if it is not in the sums already. */
+/* Compute all of a microbatch (owner: the attempt), unless it is in the sums already. */
 int rb_attempt_compute(uint32_t microbatch, void *owner, struct rb_why *why);
-/* What order *at says, and as many behind it as go together; *at becomes the last of them. */
+/* Run order *at, and as many behind it as go together with it; *at becomes the last of them. */
 int rb_attempt_planned(struct rb_attempt *attempt, size_t *at, struct rb_why *why);
-/* Whatever this rank comes to compute, where microbatches may change hands (worker/step/steal.h).
- */
+/* Compute whatever comes to this rank, where microbatches may change hands
+ * (worker/step/steal.h). */
 int rb_attempt_shared(struct rb_attempt *attempt, struct rb_why *why);
-/* This rank's stage of one, there or back; of a lap where it is one. */
+/* Run this rank's stage of a microbatch, forward or backward; of a lap where the attempt is one. */
 int rb_attempt_stage(struct rb_attempt *attempt, const Rb__Order *order, struct rb_why *why);
-/* The microbatch that order *at says, and those right behind it that are of the same program, but
- * for what is in the sums already: `most` at most, or 0; *at becomes the last order of them.
- * odd_last: the last microbatch of all has a program of its own. */
+/* Into ret_microbatches: the microbatch of order *at and those of the orders right behind it that
+ * run the same program, without those in the sums already.  Returns how many, `most` at most, or 0;
+ * *at becomes the last of these orders.  odd_last: the last microbatch of all has a program of its
+ * own. */
 uint32_t rb_attempt_group(const struct rb_attempt *attempt, size_t *at, bool odd_last,
                           uint32_t most, uint32_t *ret_microbatches);
 
-/* ---- attempt_part.c: this rank's filters of it ------------------------------------------------*/
+/* ---- attempt_part.c: this rank's filters of a microbatch --------------------------------------*/
 
-/* Its programs are ready, and all ranks know how many microbatches they compute at once. */
+/* Make this rank's programs ready, and agree with all ranks how many microbatches are computed at
+ * once. */
 int rb_attempt_part_begin(struct rb_attempt *attempt, struct rb_why *why);
 /* As rb_attempt_planned. */
 int rb_attempt_part(struct rb_attempt *attempt, size_t *at, struct rb_why *why);
 
 /* ---- attempt_results.c: what microbatches came to, into the record ----------------------------*/
 
-/* One that counts towards computed_ns begins. */
+/* A microbatch that counts towards computed_ns begins. */
 void rb_attempt_begin(struct rb_attempt *attempt);
-/* It has run: its results are kept on the device, so that the next one can be asked for while this
- * one runs. */
+/* A microbatch has been run: its results are kept on the device, so that the next one can be queued
+ * while this one still runs. */
 void rb_attempt_keep(struct rb_attempt *attempt, uint32_t microbatch,
                      const struct rb_runner *runner);
-/* Of a stage, or a part: only the last one has seen what a microbatch came to. */
+/* The same for a stage, or a part: only the last one has the results of a microbatch. */
 void rb_attempt_end_part(struct rb_attempt *attempt, uint32_t microbatch,
                          const struct rb_runner *runner);
-/* All that were kept are in the record.  To be called before anyone is told of them. */
+/* Put all kept results into the record.  Must be called before any rank is told of those
+ * microbatches. */
 int rb_attempt_say(struct rb_attempt *attempt, struct rb_why *why);
 
 /* ---- attempt_sums.c: what microbatches are added to, and the sums of all ranks ----------------*/
 
-/* Does each rank make all of the sums that it is to have, and no others?  All come to the same. */
+/* Does each rank make all of the sums that it is to have, and no others?  All ranks get the same
+ * answer. */
 bool rb_attempt_alone(const struct rb_attempt *attempt);
-/* In front of the first microbatch: nothing is in them.  empty: what of model->local and reduced
- * takes no memory, or NULL. */
+/* Before the first microbatch: empty the sums.  empty: the one of model->local and model->reduced
+ * that takes no memory, or NULL. */
 void rb_attempt_open_sums(struct rb_attempt *attempt, const int32_t *empty);
 int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why *why);
-/* Behind the last bucket: `reduced` has them. */
+/* After the last bucket: from now on `reduced` has the sums of all ranks. */
 void rb_attempt_close_sums(struct rb_attempt *attempt);
 
 /* ---- attempt_vote.c: what all have come to, and what comes of it ------------------------------*/
@@ -92,18 +96,20 @@ void rb_attempt_close_sums(struct rb_attempt *attempt);
 int rb_attempt_vote(struct rb_attempt *attempt, struct rb_vote_decision *ret_decision,
                     struct rb_why *why);
 
-/* ---- attempt_state.c: the state goes on, and to who needs it ----------------------------------*/
+/* ---- attempt_state.c: the state goes on, and to the ranks that need it ------------------------*/
 
 void rb_attempt_update(const struct rb_step *step, struct rb_step_result *result);
-/* Sums that were read where they are may be written again, by anybody. */
+/* Wait until all ranks have read the sums that they view in place; then any rank may write its own
+ * again. */
 int rb_attempt_viewed(const struct rb_attempt *attempt, const struct rb_step_result *result,
                       struct rb_why *why);
-/* Weights of the blocks that are held elsewhere. */
+/* Give each rank the weights of the blocks that it does not hold. */
 int rb_attempt_gather(struct rb_attempt *attempt, const struct rb_step_result *result,
                       struct rb_why *why);
-/* Blocks of those who are to hold them (worker/join/taking.h). */
+/* Give blocks to the ranks that are to hold them (worker/join/taking.h). */
 int rb_attempt_take(struct rb_attempt *attempt, struct rb_step_result *result, struct rb_why *why);
-/* Who leaves gives what only leavers have to those who stay: where it was not taken before. */
+/* Leavers give the blocks that only leavers hold to ranks that stay, unless those took them
+ * before. */
 int rb_attempt_hand_over(struct rb_attempt *attempt, struct rb_why *why);
 
 #endif

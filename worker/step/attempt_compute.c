@@ -20,7 +20,7 @@ static void add_contribution(struct rb_attempt *attempt, const Rb__Contribution 
     rb_program_add(attempt->runner->program, (int)contribution->tensor, &into);
 }
 
-/* Behind each instruction: what is ready is added at once, its memory may be used again. */
+/* After each instruction: add what is ready at once, as its memory may be used again. */
 static void after_instruction(int instruction, void *context)
 {
     struct rb_attempt *attempt = context;
@@ -44,8 +44,8 @@ int rb_attempt_compute(uint32_t microbatch, void *owner, struct rb_why *why)
 
     if (rb_vote_holds(model->record, microbatch))
         return 0; /* kept from the attempt before */
-    /* Of a GPU's time only the first fill is a part, whatever its share: the others are beside it.
-     */
+    /* On a GPU only the first fill takes time, whatever the rank's share: the others run beside the
+     * computing. */
     if (!rb_device_tapes(model->device))
         rb_attempt_begin(attempt);
     attempt->runner = runner;
@@ -90,7 +90,7 @@ uint32_t rb_attempt_group(const struct rb_attempt *attempt, size_t *at, bool odd
 {
     const Rb__RankPlan *orders = attempt->step->configuration->orders;
     const struct rb_model *model = attempt->step->model;
-    bool odd = false; /* those found are of the last one's program */
+    bool odd = false; /* the ones found run the last one's program */
     uint32_t n = 0;
 
     for (; n < most && *at < orders->n_orders; ++*at) {
@@ -120,7 +120,8 @@ int rb_attempt_planned(struct rb_attempt *attempt, size_t *at, struct rb_why *wh
     return n ? rb_attempt_compute(microbatches[0], attempt, why) : 0;
 }
 
-/* What is asked for cannot be given away any more, so nothing more is before it is done. */
+/* A microbatch that is queued cannot be given away any more, so none is queued before the last one
+ * is done. */
 static int compute_shared(uint32_t microbatch, void *owner, struct rb_why *why)
 {
     int err = rb_attempt_compute(microbatch, owner, why);
@@ -192,7 +193,7 @@ static int run_lap(const struct rb_step *step, const Rb__Order *order, struct rb
                                                                                         why);
 }
 
-/* Orders of a stage: the half of a microbatch. */
+/* An order of a stage: one half of a microbatch. */
 int rb_attempt_stage(struct rb_attempt *attempt, const Rb__Order *order, struct rb_why *why)
 {
     struct rb_pilot pilot = {

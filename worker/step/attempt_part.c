@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This rank's filters of microbatches, there and back, with those of others in between.
+/* This rank's filters of microbatches, forward and backward, with exchanges between the parts.
  *
- * All ranks compute as many at once: else one would wait for what another only makes behind what it
- * waits for itself. */
+ * All ranks compute the same number of microbatches at once: else a rank would wait for what
+ * another makes only after something that it waits for itself. */
 #include "worker/step/attempt.h"
 
 #include "base/arena.h"
@@ -26,7 +26,7 @@ static int prepare(struct rb_model *model, uint32_t program, struct rb_why *why)
     return rb_runner_prepare(model, runner, model->state.w, model->arena, model->train, why);
 }
 
-/* The fewest that any of them has. */
+/* All use the fewest lanes that any rank has. */
 static int agree_lanes(struct rb_configuration *configuration, uint32_t mine, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) uint32_t *all = rb_alloc(configuration->size * sizeof *all);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What microbatches came to.  A device that has work queued is not made to wait for the host after
- * each of them: results stay there, behind each other, until the last one has been asked for, and
- * are pulled at once.  Nothing is told of any before that, and the record holds all that the sums
- * hold when the first of them is sent. */
+/* What microbatches came to.  A device that has work queued does not wait for the host after each
+ * microbatch: results stay on the device, one behind the other, until the last microbatch is
+ * queued, and are pulled together.  No rank is told of any of them before that, and when the first
+ * sums are sent the record holds all microbatches that the sums hold. */
 #include "worker/step/attempt.h"
 
 #include "base/clock.h"
@@ -59,7 +59,7 @@ int rb_attempt_say(struct rb_attempt *attempt, struct rb_why *why)
                            attempt->unsaid[i].correct ? result->correct : 0);
     }
     attempt->n_unsaid = 0;
-    /* All of them at once: by the host's clock none can be told from the next. */
+    /* All microbatches are timed together: the host's clock cannot tell one from the next. */
     if (attempt->began_ns)
         attempt->computed_ns += rb_clock_ns() - attempt->began_ns;
     attempt->began_ns = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state behind a vote: updated, and given to who needs it. */
+/* The state after a vote: updated, and given to the ranks that need it. */
 #include "worker/step/attempt.h"
 
 #include "base/arena.h"
@@ -51,7 +51,7 @@ int rb_attempt_viewed(const struct rb_attempt *attempt, const struct rb_step_res
                                true, &all, why);
 }
 
-/* Does each rank get by with the weights that its stage reads?  All come to the same. */
+/* Does each rank get by with the weights that its stage reads?  All ranks get the same answer. */
 static bool reads_part(const struct rb_attempt *attempt, const struct rb_step_result *result)
 {
     const struct rb_step *step = attempt->step;

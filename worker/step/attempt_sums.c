@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What this rank's microbatches are added to, and how all ranks' sums come to who holds them. */
+/* What this rank's microbatches are added to, and how all ranks' sums come to the ranks that hold
+ * them. */
 #include "worker/step/attempt.h"
 
 #include "base/arena.h"
@@ -18,7 +19,8 @@ struct part {
     size_t first, count;
 };
 
-/* By who is to have it; where there are stages, also by who has summands of it.  Free. */
+/* The part, cut by the ranks that are to have it; where there are stages, also by the ranks that
+ * have summands of it.  The caller frees the result. */
 static struct rb_coll_range *ranges_of(const struct rb_attempt *attempt, struct part part,
                                        size_t *ret_n)
 {
@@ -35,7 +37,7 @@ static struct rb_coll_range *ranges_of(const struct rb_attempt *attempt, struct 
     return cut;
 }
 
-/* The rank that alone sends summands; -1: none does, or several. */
+/* The only rank that sends summands; -1: none does, or several do. */
 static int lone_sender(const struct rb_coll_range *range, uint32_t ranks)
 {
     int found = -1;
@@ -70,7 +72,7 @@ bool rb_attempt_alone(const struct rb_attempt *attempt)
 
 /* ---- Before and behind them -----------------------------------------------------------------*/
 
-/* Where several contributions are pieces of a variable, no single one is its first. */
+/* Where several contributions are pieces of a variable, none of them is the first of the whole. */
 static void clear_pieced(struct rb_model *model, const struct rb_stage *stage)
 {
     for (size_t v = 0; v < model->message->n_variables; v++) {
@@ -84,9 +86,10 @@ static void clear_pieced(struct rb_model *model, const struct rb_stage *stage)
     }
 }
 
-/* Who makes its sums alone takes them as they are (rb_attempt_close_sums): each attempt starts in
- * the same memory, and the other half, of which others may have left something, takes none.  empty:
- * the half that takes none already, or NULL: steps may be shorter than asking the kernel again. */
+/* A rank that alone makes its sums takes them as they are (rb_attempt_close_sums): each attempt
+ * starts in the same array, and the other array, in which other attempts may have left something,
+ * takes no memory.  empty: the array that takes none already, or NULL: asking the kernel again may
+ * take longer than a step. */
 static void start_alone(struct rb_model *model, const int32_t *empty)
 {
     int32_t *other = model->local;
@@ -114,7 +117,7 @@ void rb_attempt_open_sums(struct rb_attempt *attempt, const int32_t *empty)
         clear_pieced(model, stage);
 }
 
-/* Where they are all that there is they are not kept for another attempt. */
+/* Local sums that are the whole sums are not kept for another attempt. */
 void rb_attempt_close_sums(struct rb_attempt *attempt)
 {
     struct rb_model *model = attempt->step->model;
@@ -128,7 +131,7 @@ void rb_attempt_close_sums(struct rb_attempt *attempt)
 
 /* ---- From all ranks -------------------------------------------------------------------------*/
 
-/* To whoever holds them: each rank's `reduced` is whole in the blocks that it holds. */
+/* To the ranks that hold them: each rank's `reduced` is then whole in the blocks that it holds. */
 static int sum_ranges(struct rb_attempt *attempt, uint64_t tag, struct part part,
                       struct rb_why *why)
 {
@@ -148,7 +151,7 @@ static bool is_over(void *context)
     return atomic_load(step->stop) || rb_coll_over(step->configuration->coll);
 }
 
-/* Through the host, to everyone or to whoever holds them. */
+/* Through the host, to all ranks or to those that hold the sums. */
 static int sum_by_links(struct rb_attempt *attempt, uint64_t tag, struct part part,
                         struct rb_why *why)
 {
@@ -176,7 +179,7 @@ struct asked {
     size_t n_ranges, n_moves;
 };
 
-/* Where a stage has one rank its summands are the sum, and need but go there. */
+/* Where a stage has one rank, its summands are the sum, and only have to be moved to the holder. */
 static void ask(const struct rb_attempt *attempt, const struct rb_coll_range *range,
                 struct asked *asked)
 {
@@ -201,7 +204,7 @@ static void ask(const struct rb_attempt *attempt, const struct rb_coll_range *ra
         asked->moves[asked->n_moves++] = move;
 }
 
-/* From device to device, to the same. */
+/* From device to device, to the same ranks. */
 static int sum_by_circle(struct rb_attempt *attempt, struct part part, struct rb_why *why)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
@@ -214,8 +217,8 @@ static int sum_by_circle(struct rb_attempt *attempt, struct part part, struct rb
     size_t n;
     int err;
 
-    /* Others come here only behind what this rank has posted to them, and a circle sends none of
-     * it. */
+    /* Other ranks come here only after they have received what this rank has posted to them, and a
+     * circle sends no posts. */
     err = configuration->stage ? rb_coll_flush(configuration->coll, why) : 0;
     if (err)
         return err;
@@ -243,7 +246,7 @@ static bool may_view(const struct rb_attempt *attempt)
            rb_device_sparse(attempt->step->model->device);
 }
 
-/* model->apart: they do. */
+/* model->apart: the sums do stay. */
 static int look_at_others(struct rb_attempt *attempt, struct rb_why *why)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
@@ -254,8 +257,8 @@ static int look_at_others(struct rb_attempt *attempt, struct rb_why *why)
                              : 0;
 }
 
-/* Zeros where no microbatch of this rank has added anything.  Pages that others look at are not
- * given back: each look would bring one again. */
+/* Zeros where no microbatch of this rank has added anything.  Pages that other ranks view are not
+ * given back: each read would bring a page again. */
 static void clear_fresh(struct rb_model *model)
 {
     void (*zero)(struct rb_device *, void *, size_t) =
@@ -271,9 +274,10 @@ static void clear_fresh(struct rb_model *model)
     }
 }
 
-/* What this rank is to have of a sum of several others it adds to its own summands, by links as in
- * a circle.  Of filters it has none there; but in variables that it has some of, these rows hold
- * anything: what they were, say, when they were its own. */
+/* Where this rank is to have the sum of several other ranks, links and circles add their summands
+ * to its own.  In the filters of others it has no summands; but where a variable has some of its
+ * own filters, the rows of the others may hold anything: say, what they held when they were its
+ * own. */
 static void clear_others(struct rb_attempt *attempt)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
@@ -290,9 +294,9 @@ static void clear_others(struct rb_attempt *attempt)
                             ranges[i].count * sizeof *model->local);
 }
 
-/* A bucket.  Those of a stage, of a part of the filters and of a shard lie behind each other:
- * bucket by bucket all would send to one rank, or one to all.  There all is summed up with the
- * first one, and each rank sends while it receives. */
+/* What goes with a bucket.  The buckets of a stage, of a part of the filters and of a shard lie
+ * behind each other: bucket by bucket, all ranks would send to one, or one to all.  There
+ * everything is summed up with the first bucket, and each rank sends while it receives. */
 static struct part part_of(const struct rb_attempt *attempt, uint32_t bucket)
 {
     const Rb__Model *message = attempt->step->model->message;
@@ -322,7 +326,7 @@ int rb_attempt_reduce(struct rb_attempt *attempt, uint32_t bucket, struct rb_why
     clear_fresh(model);
     if (part.count && !attempt->alone && configuration->stage && configuration->stage->split)
         clear_others(attempt);
-    /* Who is alone has complete sums: see rb_attempt_close_sums. */
+    /* A rank that alone makes its sums has complete ones: see rb_attempt_close_sums. */
     if (!err && part.count && !attempt->alone && configuration->circle)
         err = sum_by_circle(attempt, part, why);
     else if (!err && part.count && !attempt->alone && !model->apart)

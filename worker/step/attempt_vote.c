@@ -9,7 +9,7 @@
 #include "worker/step/update.h"
 #include "worker/tag.h"
 
-/* The squares that all need for the norm: what this rank says of its blocks. */
+/* The squares of this rank's blocks go into the record: all ranks need them for the norm. */
 static void say_squares(struct rb_attempt *attempt)
 {
     const struct rb_configuration *configuration = attempt->step->configuration;
@@ -31,7 +31,7 @@ static void hear_squares(struct rb_attempt *attempt, const void *records)
             rb_vote_square(&attempt->shape, records, configuration->placement.primary[b], b);
 }
 
-/* All come to the same, from the same records. */
+/* All ranks come to the same, from the same records. */
 static void judge_stealing(struct rb_attempt *attempt, const void *records, uint64_t voted_ns,
                            struct rb_vote_decision *decision)
 {
@@ -46,7 +46,7 @@ static void judge_stealing(struct rb_attempt *attempt, const void *records, uint
     rb_steal_judge(steal, decision->times.mean, decision->times.most, decision->moved);
 }
 
-/* What this rank has come to: its record, in which nothing is changed any more. */
+/* Finish this rank's record, in which nothing is changed any more. */
 static int fill_record(struct rb_attempt *attempt, struct rb_why *why)
 {
     const struct rb_step *step = attempt->step;

@@ -10,10 +10,10 @@ enum {
     SCORE_ON = 2,
     SCORE_MOST = 4,
     NEEDED_MOST = 64,
-    GAIN_NS = 100000, /* least that the last one must be behind the mean: messages take time too */
+    GAIN_NS = 100000, /* the last rank must be so far behind the mean: messages take time too */
 };
 
-static const double spread = 1.05; /* and in parts of the mean */
+static const double spread = 1.05; /* and so many times the mean */
 
 struct rb_steal *rb_steal_new(uint32_t rank, uint32_t ranks, const int32_t *owners,
                               uint32_t microbatches)
@@ -53,8 +53,8 @@ void rb_steal_free(struct rb_steal *steal)
     free(steal);
 }
 
-/* Who has nothing to compute cannot have been measured: it counts as the slowest until it has taken
- * something.  Whether all paces are known then. */
+/* A rank that has nothing to compute cannot have been measured: it counts as the slowest until it
+ * has taken something.  Returns whether all paces are known then. */
 static bool know_paces(struct rb_steal *steal)
 {
     uint32_t slowest = 0;
@@ -70,7 +70,7 @@ static bool know_paces(struct rb_steal *steal)
     return known;
 }
 
-/* While it is off, who owns nothing computes nothing: such ranks are left out of the mean. */
+/* While stealing is off, a rank that owns nothing computes nothing, and is left out of the mean. */
 static bool uneven(const struct rb_steal *steal, double mean_ns, double most_ns)
 {
     double mean = mean_ns * steal->ranks / steal->owning;
@@ -132,7 +132,7 @@ void rb_steal_took(struct rb_steal *steal, uint64_t us)
     steal->computed++;
 }
 
-/* Of this step, if it is known. */
+/* This rank's pace: that of this step, once there is one. */
 static uint64_t own_pace(const struct rb_steal *steal)
 {
     uint64_t us = steal->computed ? steal->spent / steal->computed : steal->paces[steal->rank];
@@ -140,7 +140,7 @@ static uint64_t own_pace(const struct rb_steal *steal)
     return us ? us : 1;
 }
 
-/* Until we are done with all that is ours and not begun. */
+/* How long until this rank is done with all that it has not begun. */
 static uint64_t busy_us(const struct rb_steal *steal)
 {
     return (size_of(&steal->mine) + (uint64_t)size_of(&steal->taken)) * own_pace(steal);
@@ -148,7 +148,8 @@ static uint64_t busy_us(const struct rb_steal *steal)
 
 /* ---- Hearing --------------------------------------------------------------------------------*/
 
-/* As many of our last ones as make both be done at once; half of them, for others may ask too. */
+/* As many of our last ones as let both ranks be done at the same time; half of them, as others may
+ * ask too. */
 static struct rb_steal_message answer(struct rb_steal *steal, uint32_t from, uint64_t from_busy)
 {
     uint64_t ours = busy_us(steal), own = own_pace(steal), pace = steal->paces[from], count;
@@ -162,7 +163,7 @@ static struct rb_steal_message answer(struct rb_steal *steal, uint32_t from, uin
     return (struct rb_steal_message){RB_STEAL_GIVE, list->at[list->end], (uint32_t)count, 0};
 }
 
-/* Lists are in order, so those of the giver from the first one on are the ones that it means. */
+/* Lists are in order, so the message means the giver's microbatches from the first one on. */
 static int take(struct rb_steal *steal, uint32_t from, struct rb_steal_message given,
                 struct rb_why *why)
 {
@@ -199,7 +200,7 @@ int rb_steal_hear(struct rb_steal *steal, uint32_t from, struct rb_steal_message
         return rb_why_set(why, RB_EINTERNAL, "rank %u speaks behind its last word", from);
     switch (said.kind) {
     case RB_STEAL_ASK:
-        *ret_answers = !steal->said_empty; /* else that was the answer */
+        *ret_answers = !steal->said_empty; /* else EMPTY was the answer */
         if (*ret_answers)
             *ret_answer = answer(steal, from, said.value > now ? said.value - now : 0);
         return 0;
@@ -221,7 +222,7 @@ int rb_steal_hear(struct rb_steal *steal, uint32_t from, struct rb_steal_message
 
 /* ---- Speaking -------------------------------------------------------------------------------*/
 
-/* Who has most to do still; -1: nobody has anything. */
+/* The rank that has most to do still; -1: none has anything. */
 static int busiest(const struct rb_steal *steal)
 {
     uint64_t most = 0;
@@ -238,7 +239,8 @@ static int busiest(const struct rb_steal *steal)
     return found;
 }
 
-/* It answers when it is done with what it computes now: so it is asked as long before. */
+/* A rank answers when it is done with the microbatch that it computes: so it is asked that long
+ * before. */
 int rb_steal_ask(struct rb_steal *steal, bool computing, uint64_t now,
                  struct rb_steal_message *ret_ask)
 {

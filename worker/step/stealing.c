@@ -28,7 +28,7 @@ static int post_to_all(const struct rb_stealing *stealing, struct rb_steal_messa
     return err;
 }
 
-/* All that is due: while a microbatch is about to be computed, too. */
+/* Say all that is due, also while a microbatch is about to be computed. */
 static int speak(const struct rb_stealing *stealing, bool computing, struct rb_why *why)
 {
     struct rb_steal_message message;
@@ -52,8 +52,8 @@ static int hear_one(const struct rb_stealing *stealing, int rank, struct rb_why 
     return err || !answers ? err : post(stealing, (uint32_t)rank, answer, why);
 }
 
-/* All that has come; with a timeout, wait for the first.  Waiting sends nothing, and what is heard
- * may be the answer to something that a full link has kept: so posts are pushed first. */
+/* Hear all that has come; with a timeout, wait for the first message.  Waiting sends nothing, and
+ * that message may be the answer to a post that a full link has kept: so posts are pushed first. */
 static int hear(const struct rb_stealing *stealing, int timeout_ms, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) bool *from = rb_alloc(stealing->steal->ranks * sizeof *from);

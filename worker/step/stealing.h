@@ -19,8 +19,9 @@ struct rb_stealing {
     void *owner;
 };
 
-/* Until every microbatch of the step is in somebody's sums, as far as this rank can tell: the vote
- * has the last word.  RB_EPEER, RB_ECANCELED: what has been computed is whole. */
+/* Compute until every microbatch of the step is in some rank's sums, as far as this rank can tell:
+ * the vote has the last word.  RB_EPEER, RB_ECANCELED: the microbatches computed so far are
+ * whole. */
 int rb_stealing_run(const struct rb_stealing *stealing, struct rb_why *why);
 
 #endif

@@ -15,7 +15,7 @@
 /* A redo asks for exponents that fit; this many in a row mean that the arithmetic is broken. */
 enum { ATTEMPTS_LIMIT = 8 };
 
-/* Whose ranks all compute wait for each other, and seldom for long. */
+/* Ranks that all compute wait for each other, and seldom for long. */
 enum { LOOK_NS = 50000 };
 
 static bool ordered(const Rb__RankPlan *orders, uint32_t microbatch)
@@ -48,7 +48,8 @@ static uint32_t count_kept(const struct rb_step *step)
     return kept;
 }
 
-/* Of all of a microbatch, its stage or its filters; what the others need is given back. */
+/* Programs of whole microbatches, of a stage or of filters; what only the others need is given
+ * back. */
 static int prepare_programs(struct rb_attempt *attempt, struct rb_why *why)
 {
     const struct rb_stage *stage = attempt->step->configuration->stage;
@@ -91,7 +92,7 @@ static int start_attempt(struct rb_attempt *attempt, uint32_t kept, struct rb_wh
     return attempt->laps ? rb_lap_begin(model, attempt->step->configuration, why) : 0;
 }
 
-/* All orders up to the update; or to the vote, where that says redo. */
+/* All orders; or those up to the vote, where the vote says redo. */
 static int run_attempt(struct rb_attempt *attempt, struct rb_step_result *result,
                        struct rb_why *why)
 {
@@ -166,7 +167,7 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
     attempt.unsaid = unsaid;
     memcpy(model->exponents, model->state.exponents,
            model->state.variables * sizeof *model->exponents);
-    if (attempt.laps) /* what came of it is not in the vote */
+    if (attempt.laps) /* what came of a lap is not in the vote */
         attempt.shape.microbatches = attempt.shape.variables = attempt.shape.blocks = 0;
     for (uint32_t kept = result.kept; !err; kept = 0) {
         err = rb_source_check(model->train, why);
@@ -182,7 +183,7 @@ int rb_step_run(const struct rb_step *step, struct rb_step_result *ret_result, s
             rb_exponent_redo(&model->exponents[v], model->largest[v], model->limits[v]);
     }
     if (err == RB_EPEER && !result.committed && !stage && !attempt.n_unsaid)
-        model->kept = model->state.level; /* the record has all of the microbatches in them */
+        model->kept = model->state.level; /* the record has all microbatches that are in the sums */
     *ret_result = result;
     return err ? rb_why_add(why, err, "step %lld",
                             (long long)model->state.level + !result.committed)

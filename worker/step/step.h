@@ -8,19 +8,19 @@
  * state is sharded, each rank updates the blocks that it holds, and then weights are gathered:
  * what interrupts that leaves the step committed and the state torn (worker/state/state.h).
  *
- * In a pipeline weights go to those alone whose stage reads them, unless somebody needs more of
- * them behind the step; there too the state is torn.  The rank runs its stage of each microbatch,
- * in two orders (worker/stages/flight.h); what it had of an attempt that was given up is dropped.
+ * In a pipeline weights go only to ranks whose stage reads them, unless some rank needs more of
+ * them after the step; there too the state is torn.  A rank runs its stage of each microbatch in
+ * two orders (worker/stages/flight.h), and drops what it had of an attempt that was given up.
  *
- * Where the plan lets microbatches change hands (worker/step/steal.h) and the vote before found
- * that it pays, COMPUTE orders say with whom each begins, not who computes it.
+ * Where the plan lets microbatches change hands (worker/step/steal.h) and the previous vote found
+ * that this pays, COMPUTE orders say which rank has each microbatch at first, not which rank
+ * computes it.
  *
- * Reducing is out of place, but where each rank makes all of the sums that it holds alone
- * (rb_attempt_alone), and for a few of one host, who read each other's where they are
- * (worker/step/views.h).  An attempt that is
- * given up because a peer is lost leaves its local sums in the model; the first attempt of the next
- * configuration computes only what they lack, where its orders cover them and the exponents are the
- * same.  Else it starts with empty sums. */
+ * Reducing is out of place, with two exceptions: each rank alone makes all of the sums that it
+ * holds (rb_attempt_alone), or a few ranks of one host read each other's sums in place
+ * (worker/step/views.h).  An attempt that is given up because a peer is lost leaves its local sums
+ * in the model; the first attempt of the next configuration computes only what they lack, where its
+ * orders cover them and the exponents are the same.  Else it starts with empty sums. */
 #ifndef RB_WORKER_STEP_STEP_H
 #define RB_WORKER_STEP_STEP_H
 
@@ -54,9 +54,9 @@ struct rb_step_result {
     double grad_norm, lr;
     uint32_t redone;    /* attempts voted down */
     uint32_t kept;      /* microbatches that were taken over from an attempt that was given up */
-    size_t taken;       /* bytes of blocks that were taken behind it (worker/join/taking.h), */
+    size_t taken;       /* bytes of blocks that were taken after the step (worker/join/taking.h), */
     uint64_t taking_ns; /* and how long that took */
-    bool lap;           /* it was one: what came of each step is in model->lap */
+    bool lap;           /* it was a lap: the results of each of its steps are in model->lap */
     bool committed;     /* the state is at the next level, also where an error is returned */
 };
 

@@ -13,17 +13,17 @@ struct rb_together {
     int n;
     uint32_t microbatches[RB_KERNEL_EACH];
     const struct rb_runner *runners[RB_KERNEL_EACH]; /* borrowed */
-    struct rb_program *programs[RB_KERNEL_EACH];     /* theirs */
+    struct rb_program *programs[RB_KERNEL_EACH];     /* of the runners */
     struct rb_key keys[RB_KERNEL_EACH];
     size_t next; /* contribution to add next */
 };
 
-/* A further microbatch, whose samples are filled in; the first into what is zero but `model`. */
+/* Add a microbatch and fill in its samples.  Before the first, all but `model` is zero. */
 void rb_together_enter(struct rb_together *together, const struct rb_runner *runner,
                        uint32_t microbatch);
 
-/* Behind each instruction (context: the struct rb_together): what is ready is added to the sums at
- * once, its memory may be used again. */
+/* After each instruction (context: the struct rb_together): add what is ready to the sums at once,
+ * as its memory may be used again. */
 void rb_together_add(int instruction, void *context);
 
 #endif

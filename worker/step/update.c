@@ -21,7 +21,7 @@ static const Rb__Variable *variable_of(const Rb__Model *message, const Rb__Block
     return message->variables[block->variable];
 }
 
-/* Of the reduced sums of a block, for the norm: statistics are none. */
+/* The square of the reduced sums of a block, for the norm, in which statistics have no part. */
 static void take_square(struct rb_model *model, size_t b)
 {
     const Rb__Block *block = model->message->blocks[b];
@@ -31,7 +31,7 @@ static void take_square(struct rb_model *model, size_t b)
                          model->exponents[block->variable].exponent, 1, &model->squares[b]);
 }
 
-/* On the device squares of blocks that none are taken of stay zero. */
+/* On the device, squares that were not taken stay zero. */
 static void pull_squares(struct rb_model *model)
 {
     rb_device_pull(model->device, model->squares,
@@ -48,7 +48,8 @@ void rb_update_squares(struct rb_model *model, const uint32_t *primary, uint32_t
     pull_squares(model);
 }
 
-/* In index order, whoever computed them; the mean comes last, so that it rounds in one place. */
+/* Added in index order, whichever rank computed them; the mean comes last, so that it rounds in one
+ * place. */
 static double norm_of(const struct rb_model *model, double mean)
 {
     double squares = 0;
@@ -150,7 +151,7 @@ static struct rb_sums sums_of(const struct rb_model *model, const Rb__Block *blo
     return reduced ? rb_sums_of(model->reduced + block->first) : rb_views_block(model, block);
 }
 
-/* For who goes through sums more than once. */
+/* For a caller that goes through the sums more than once. */
 static void reduce(struct rb_model *model, bool *reduced)
 {
     if (!*reduced)
@@ -178,7 +179,7 @@ static void apply_held(struct rb_model *model, const struct rb_update_terms *ter
     }
 }
 
-/* Who has the sums of this step, but not the vote, can be told what came of it. */
+/* A rank that has the sums of this step, but not the vote, can be told this entry. */
 static void note_entry(struct rb_model *model, const struct rb_update_terms *terms)
 {
     rb_wire_entry_pack(model, terms, model->applied.entry);

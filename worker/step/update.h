@@ -23,14 +23,15 @@ struct rb_update {
  * in model->squares; 0 of the others. */
 void rb_update_squares(struct rb_model *model, const uint32_t *primary, uint32_t rank);
 
-/* A commit: the blocks that are held, exponents, counters, level + 1.  squared: model->squares has
- * those of all blocks, from the vote; else all are held, and it computes them.  Where sums
- * are apart, they are read where they are, unless more than the update needs them: clipping, and
- * newcomers, who must be told of them.  For those model->reduced is another buffer afterwards. */
+/* Apply a commit: the blocks that are held, exponents, counters, level + 1.  squared:
+ * model->squares has the squares of all blocks, from the vote; else all blocks are held, and this
+ * computes them.  Where sums are apart, they are read in place, unless something beside the update
+ * needs them: clipping, or newcomers, which must be sent them.  With newcomers model->reduced is
+ * another buffer afterwards. */
 struct rb_update rb_update_commit(struct rb_model *model, const struct rb_vote_decision *decision,
                                   bool squared);
 
-/* A skip: the step is used up, its samples are not used again. */
+/* Apply a skip: the step is used up, its samples are not used again. */
 struct rb_update rb_update_skip(struct rb_model *model, const struct rb_vote_decision *decision);
 
 /* All that applying a block needs beside its sums and the exponents of the attempt. */
@@ -40,16 +41,16 @@ struct rb_update_terms {
     float scale;     /* of the sums: 1 / count and clipping */
 };
 
-/* What a step did elsewhere, to the blocks that are held: the sums are those of model->pending.
- * entry: of a commit or of a skip (worker/join/wire.h).  RB_EINTERNAL: they are not there any more;
- * nothing has been changed. */
+/* Apply a step that other ranks have applied, to the blocks that are held, from the sums of
+ * model->pending.  entry: of a commit or of a skip (worker/join/wire.h).  RB_EINTERNAL: those sums
+ * are not there any more; nothing has been changed. */
 int rb_update_apply(struct rb_model *model, const void *entry, bool commit, struct rb_why *why);
 
-/* One block of `state` by the sums of its elements, at model->exponents. */
+/* Update one block of `state` by the sums of its elements, at model->exponents. */
 void rb_update_block(struct rb_model *model, struct rb_state *state, const int32_t *sums,
                      const struct rb_update_terms *terms, const Rb__Block *block);
 
-/* What clipping makes of a gradient of this norm: a factor of it, at most 1. */
+/* The factor, at most 1, that clipping applies to a gradient of this norm. */
 double rb_update_clip(const Rb__Optimizer *optimizer, double norm);
 
 #endif

@@ -46,7 +46,7 @@ void rb_views_free(struct rb_views *views)
     free(views);
 }
 
-/* Nobody sees a sum of the new attempt and the old word behind it. */
+/* No reader sees a sum of the new attempt with the old word behind it. */
 void rb_views_begin(struct rb_model *model, uint64_t word, uint32_t number)
 {
     model->word = word;
@@ -73,7 +73,7 @@ struct rb_sums rb_views_block(const struct rb_model *model, const Rb__Block *blo
     return sums;
 }
 
-/* Block by block, so that what is written stays near until the last part is added. */
+/* Block by block, so that what is written stays in the cache until the last part is added. */
 void rb_views_reduce(struct rb_model *model)
 {
     for (size_t b = 0; b < model->message->n_blocks; b++) {

@@ -191,7 +191,7 @@ static int find_collector(const struct rb_vote_shape *shape, const void *records
     return -1;
 }
 
-/* Everyone speaks of the same attempt from the same state. */
+/* All records are of the same attempt, from the same state. */
 static int check_heads(const struct rb_vote_shape *shape, const void *records, uint32_t ranks,
                        int64_t level, uint32_t attempt, struct rb_why *why)
 {
@@ -258,8 +258,8 @@ static int add_results(const struct rb_vote_shape *shape, const void *records, u
     return 0;
 }
 
-/* All would flip to the same configuration, and some of them go on in it: a flip that leaves
- * everyone behind would leave the state behind too. */
+/* All ranks would flip to the same configuration, and some of them go on in it: a flip that leaves
+ * all ranks behind would leave the state behind too. */
 static bool all_flip(const struct rb_vote_shape *shape, const void *records, uint32_t ranks,
                      uint32_t *ret_number)
 {
@@ -283,7 +283,7 @@ static bool all_flip(const struct rb_vote_shape *shape, const void *records, uin
     return members;
 }
 
-/* For those who look on: no decision depends on it. */
+/* For observers: no decision depends on it. */
 static struct rb_vote_times times_of(const struct rb_vote_shape *shape, const void *records,
                                      uint32_t ranks)
 {

@@ -18,7 +18,7 @@
 
 struct rb_vote_shape {
     uint32_t microbatches, variables;
-    size_t blocks;         /* whose squares travel along; 0: everyone can compute them all */
+    size_t blocks;         /* whose squares are in the record; 0: each rank can compute them all */
     uint32_t stages;       /* of a pipeline; 0: there is none */
     const uint32_t *stage; /* by rank, where there is one */
 };
@@ -30,34 +30,34 @@ size_t rb_vote_bytes(const struct rb_vote_shape *shape);
 struct rb_vote_ready {
     uint32_t number;
     bool member;                 /* it goes on there; else it leaves */
-    uint64_t digest;             /* of members and plan; 0 for a leaver, who does not know them */
+    uint64_t digest;             /* of members and plan; 0 for a leaver, which does not know them */
     bool collects;               /* it wants the whole state of the next level: to save it */
     uint32_t takes_first, takes; /* a run of blocks that it would hold beside its own */
-    bool gives_up;               /* all that it took so */
+    bool gives_up;               /* all blocks that it took */
 };
 
 /* ---- Writing a record ------------------------------------------------------------------------*/
 
-/* Empty: it holds no microbatch. */
+/* Start an empty record: it holds no microbatch. */
 void rb_vote_start(const struct rb_vote_shape *shape, void *record, uint32_t rank, int64_t level,
                    uint32_t attempt);
-/* The same results in another attempt: that of a record whose sums were kept. */
+/* The same results in another attempt, for a record whose sums were kept. */
 void rb_vote_again(void *record, uint32_t rank, int64_t level, uint32_t attempt);
 bool rb_vote_holds(const void *record, uint32_t microbatch);
 void rb_vote_microbatch(const struct rb_vote_shape *shape, void *record, uint32_t microbatch,
                         double loss, int64_t count, int64_t correct);
 void rb_vote_variable(const struct rb_vote_shape *shape, void *record, uint32_t variable,
                       uint32_t largest, bool overflow);
-/* What it took this rank to compute its microbatches, waits left out, and what a microbatch takes
- * it of late; 0: not measured. */
+/* How long this rank computed its microbatches, without waits, and how long a microbatch takes it
+ * of late; 0: not measured. */
 void rb_vote_computed(void *record, uint64_t ns, uint32_t microbatch_us);
 uint32_t rb_vote_pace(const struct rb_vote_shape *shape, const void *records, uint32_t rank);
-/* The microbatches that are not with their owner (by microbatch, a rank). */
+/* How many microbatches are not in the record of their owner.  owners: by microbatch, a rank. */
 uint32_t rb_vote_moved(const struct rb_vote_shape *shape, const void *records,
                        const int32_t *owners);
-/* Of each block that this rank is the primary of, the sum of squares of its reduced sums. */
+/* For each block that this rank is the primary of, the sum of squares of its reduced sums. */
 void rb_vote_squares(const struct rb_vote_shape *shape, void *record, const double *squares);
-/* What rank `rank` said of a block. */
+/* The sum of squares that `rank` gave for a block. */
 double rb_vote_square(const struct rb_vote_shape *shape, const void *records, uint32_t rank,
                       size_t block);
 /* What `rank` would take or give up; all else of ret_ready is left alone. */
@@ -80,9 +80,10 @@ struct rb_vote_decision {
     int collector;   /* the rank that is given the whole state, -1: none; never with REDO */
     double loss;     /* sum over microbatches in index order */
     int64_t count, correct;
-    uint32_t moved; /* microbatches that changed hands; who knows the plan fills it in */
+    uint32_t moved; /* microbatches that changed hands; filled in by the caller, which knows the
+                     * plan */
     struct rb_vote_times {
-        double mean, most; /* of what each rank took to compute, ns; 0: it was not measured */
+        double mean, most; /* of the time that each rank computed, ns; 0: not measured */
         double variation;  /* standard deviation over mean */
     } times;
 };
