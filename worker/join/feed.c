@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the step thread has of a feed: opening it, what newcomers have by now, waiting, closing. */
+/* The step thread's side of a feed: opening it, what newcomers have by now, waiting, closing. */
 #include "worker/join/feed_inside.h"
 
 #include "base/arena.h"
@@ -41,7 +41,7 @@ static void free_feed(struct rb_feed *feed)
     free(feed);
 }
 
-/* To newcomers of this host; who cannot be given any is fed by the link. */
+/* For newcomers of this host; a newcomer that cannot be given parcels is fed by the link. */
 static void open_parcels(struct rb_feed *feed, struct taker *taker)
 {
     struct rb_why why = {0};
@@ -89,10 +89,10 @@ static bool is_term(struct rb_window *window, uint32_t term)
     return is;
 }
 
-/* Memory for the sums of steps, of what is held here: or the steps would wait for its pages, which
- * for 85 MB can take as long as the step itself.  Two, as one step's are sent while the next is
- * taken; made before the first step is told of.  A recovery waits behind this thread: it ends when
- * training is not in `term` any more, as enter_window will say. */
+/* Memory for the sums of steps, in the blocks that are held here: else the steps would wait for its
+ * pages, which for 85 MB can take as long as the step itself.  Two buffers, as one step's sums are
+ * sent while the next step is taken; made before the first step is told of.  A recovery waits for
+ * this thread, so this ends when training is not in `term` any more, as enter_window will say. */
 static void reserve(struct rb_feed *feed, uint32_t term)
 {
     const struct rb_model *model = feed->model;
@@ -114,7 +114,7 @@ static void reserve(struct rb_feed *feed, uint32_t term)
     }
 }
 
-/* From this moment on every update is told. */
+/* From this moment on the feed is told of every update. */
 static int enter_window(struct rb_feed *feed, uint32_t term, struct rb_why *why)
 {
     struct rb_window *window = feed->window;
@@ -131,7 +131,7 @@ static int enter_window(struct rb_feed *feed, uint32_t term, struct rb_why *why)
     return err;
 }
 
-/* What it needs beside what it was told: memory, a way to wake it, and whom it gives what. */
+/* What the feed needs beside its arguments: memory, a way to wake it, and what it gives to whom. */
 static int equip(struct rb_feed *feed, uint32_t rank, struct rb_why *why)
 {
     feed->window = feed->model->state.window;
@@ -146,7 +146,7 @@ static int equip(struct rb_feed *feed, uint32_t rank, struct rb_why *why)
                           : 0;
 }
 
-/* The thread begins on the core that this one is on. */
+/* The new thread begins on the core of the calling thread. */
 static int start(struct rb_feed *feed, struct rb_why *why)
 {
     int failed = pthread_create(&feed->thread, NULL, rb_feed_run, feed);

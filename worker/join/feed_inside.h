@@ -29,14 +29,14 @@ struct taker {
     uint32_t rank;
     uint32_t index; /* among the newcomers */
     size_t next;    /* its blocks in front of this one are given (worker/join/roster.h) */
-    size_t fixed;   /* bytes given, of those that are ours to give */
+    size_t fixed;   /* bytes given, of those that this source is to give */
     uint64_t headers, answers;
-    struct rb_parcels parcels;         /* from here to there, where it has found them */
+    struct rb_parcels parcels;         /* from here to the newcomer, where it has found them */
     uint8_t address[RB_SHELF_ADDRESS]; /* of their shelf, */
-    bool asked;                        /* whether it finds that, without an answer yet */
-    uint64_t taken;                    /* of the parcels */
+    bool asked;                        /* asked whether it finds that; no answer yet */
+    uint64_t taken;                    /* how many parcels it has taken */
     _Atomic int64_t level;             /* that it has acknowledged, -1: none */
-    int64_t waited_at;      /* that, when the step thread last waited for it in vain; -1: never */
+    int64_t waited_at;      /* that, when the step thread last waited in vain; -1: never */
     _Atomic uint64_t heard; /* when it last said something */
 };
 
@@ -52,10 +52,10 @@ struct rb_feed {
     uint32_t number;
     const struct rb_roster *roster;
     const struct rb_placement *placement; /* of the configuration to come */
-    uint32_t source;                      /* our index */
+    uint32_t source;                      /* this member's index among the sources */
     struct rb_reports *reports;
     pthread_t thread;
-    cpu_set_t home; /* the cores that it may use beside the training */
+    cpu_set_t home; /* the cores that the thread may use beside the training */
     int news;       /* an eventfd: the queue is not empty, or look around */
     struct taker *takers;
     bool *from; /* by rank: newcomers that have something to say still */
@@ -68,10 +68,11 @@ struct rb_feed {
     /* the window's lock guards what is below */
     pthread_cond_t ended;
     struct entry *first, *last;
-    unsigned queued, most; /* entries with sums: that wait, and ever waited at once */
+    unsigned queued, most; /* entries with sums: that wait now, and the most that ever waited */
     int32_t *spares[SPARES];
     unsigned n_spares;
-    uint64_t eases_from, eased; /* when training began to wait for it, 0: it does not; ns before */
+    uint64_t eases_from, eased; /* when training began to wait for the feed, 0: it does not; ns of
+                                 * earlier waits */
     bool halted, closing;
     int err;
     struct rb_why why;
@@ -93,16 +94,17 @@ void rb_feed_done_with(struct rb_feed *feed, struct entry *entry);
 
 void *rb_feed_run(void *feed);
 
-/* Is it worth going on?  An error and why where it is not, or nobody wants it. */
+/* Is it worth going on?  An error, and why, where newcomers are silent or the feed was halted. */
 int rb_feed_check_patience(struct rb_feed *feed, struct rb_why *why);
 
-/* The core of a newcomer on this machine has nothing else to do yet; ours trains.  Where that core
- * is not ours to use, or there is none, the caller stays.  At the flip the newcomer needs its core,
- * and the step waits for us. */
+/* Move the calling thread to the core of a newcomer on this machine, which has nothing else to do
+ * yet, while this member's core trains.  Where that core may not be used, or there is none, the
+ * thread stays.  At the flip it returns: the newcomer needs its core, and the step waits for the
+ * feed. */
 void rb_feed_leave_core(struct rb_feed *feed);
 void rb_feed_return_home(const struct rb_feed *feed);
 
-/* All memory goes; what is left says how it went. */
+/* End the feed: its memory goes; what is left says how the feed went. */
 void rb_feed_end(struct rb_feed *feed, int err, struct rb_why *why);
 
 /* ---- What it has: feed.c ----------------------------------------------------------------------*/
@@ -117,19 +119,21 @@ enum { RB_FEED_LOOK_MS = 1000 };
 
 int rb_feed_tell_start(struct rb_feed *feed, struct taker *taker, int64_t level,
                        struct rb_why *why);
-/* And wait for what it says of the shelf, if it was told of one: all blocks then go one way. */
+/* And wait for the newcomer's answer about the shelf, if it was told of one: all blocks then go the
+ * same way. */
 int rb_feed_hear_of_shelf(struct rb_feed *feed, struct taker *taker, struct rb_why *why);
 int rb_feed_tell_entry(struct rb_feed *feed, struct taker *taker, const struct entry *entry,
                        struct rb_why *why);
 
-/* The next block from `from` on that is given to `taker` to be held by it, roster->blocks: none. */
+/* The next block from `from` on that this source gives `taker` to hold; roster->blocks: none. */
 size_t rb_feed_next(const struct rb_feed *feed, const struct taker *taker, size_t from);
 
-/* One piece to each newcomer that lacks some that we have.  *ret_left: there may be more. */
+/* Send one piece to each newcomer that lacks some which this source has.  *ret_left: there may be
+ * more. */
 int rb_feed_tell_some(struct rb_feed *feed, bool *ret_left, struct rb_why *why);
 
-/* What `rank` has begun to say; all that newcomers have said by now, waiting for a word or for news
- * at most `ms`. */
+/* Hear what `rank` has begun to say; hear all that newcomers have said by now, waiting at most `ms`
+ * for a word or for news. */
 int rb_feed_hear(struct rb_feed *feed, uint32_t rank, struct rb_why *why);
 int rb_feed_listen(struct rb_feed *feed, int ms, struct rb_why *why);
 

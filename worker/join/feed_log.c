@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Of sums, in the blocks that are held. */
+/* Bytes of sums, in the blocks that are held. */
 static size_t held_bytes(const struct rb_model *model)
 {
     size_t bytes = 0;
@@ -116,7 +116,7 @@ void rb_feed_log(struct rb_window *window, struct rb_model *model,
     rb_feed_nudge(feed);
 }
 
-/* Nothing has come of waiting for a while. */
+/* Has nothing moved for a while? */
 static bool is_stuck(const struct rb_feed *feed, uint64_t now)
 {
     uint64_t moved = atomic_load(&feed->moved);
@@ -124,7 +124,8 @@ static bool is_stuck(const struct rb_feed *feed, uint64_t now)
     return now > moved && now - moved > (uint64_t)RB_FEED_STUCK_MS * 1000000;
 }
 
-/* Once it waits it waits for all, so that the step may be the one that flips. */
+/* Once training waits, it waits until all newcomers are level, so that the step may be the one that
+ * flips. */
 static bool must_wait(struct rb_feed *feed, int64_t level)
 {
     const uint64_t most = (uint64_t)RB_FEED_EASE_MS * 1000000;
@@ -175,7 +176,7 @@ struct entry *rb_feed_take(struct rb_feed *feed)
     return entry;
 }
 
-/* Its buffer serves the next step. */
+/* The entry's buffer serves the next step. */
 void rb_feed_done_with(struct rb_feed *feed, struct entry *entry)
 {
     pthread_mutex_lock(&feed->window->lock);

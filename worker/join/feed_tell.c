@@ -115,7 +115,7 @@ static int send_parcel(struct rb_feed *feed, struct taker *taker, uint64_t tag, 
 
 /* ---- What they are told ---------------------------------------------------------------------*/
 
-/* Of the device's side. */
+/* Memory that is up to date on the device's side. */
 static int send_memory(struct rb_feed *feed, struct taker *taker, uint64_t tag, void *memory,
                        size_t size, struct rb_why *why)
 {
@@ -203,7 +203,8 @@ static int tell_sums(struct rb_feed *feed, struct taker *taker, const struct ent
     return err;
 }
 
-/* Of all that it will not hold.  Nobody changes them before the links are the steps'. */
+/* The weights of all blocks that the newcomer will not hold.  Nothing changes them before the steps
+ * have the links. */
 static int tell_weights(struct rb_feed *feed, struct taker *taker, int64_t level,
                         struct rb_why *why)
 {
@@ -243,7 +244,7 @@ int rb_feed_tell_entry(struct rb_feed *feed, struct taker *taker, const struct e
     return err;
 }
 
-/* To where it lies until it is sent, or taken. */
+/* To where the block lies until it is sent, or taken. */
 static void copy_to(struct rb_feed *feed, struct taker *taker, const Rb__Block *block)
 {
     struct iovec pieces[RB_STATE_PARTS];
@@ -255,8 +256,8 @@ static void copy_to(struct rb_feed *feed, struct taker *taker, const Rb__Block *
         rb_wire_block_pack(state, block, feed->staging);
 }
 
-/* Copy a block.  False: an entry is to be sent first, we do not hold it for this yet, or the feed
- * is given up. */
+/* Copy a block.  False: an entry is to be sent first, this member does not hold the block for this
+ * configuration yet, or the feed is given up. */
 static bool copy_block(struct rb_feed *feed, struct taker *taker, int64_t *ret_level)
 {
     const struct rb_state *state = &feed->model->state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The thread of a feed: what is told, in which order, until the flip is acknowledged or it ends. */
+/* The thread of a feed: what is told, in which order, until the flip is acknowledged or the feed
+ * ends. */
 #include "worker/join/feed_inside.h"
 
 #include "base/log.h"
@@ -36,7 +37,7 @@ static bool all_answered(const struct rb_feed *feed)
     return true;
 }
 
-/* After the last entry.  Then the links are the steps'. */
+/* After the last entry.  When all have answered, the steps have the links. */
 static int wait_for_answers(struct rb_feed *feed, struct rb_why *why)
 {
     int rank = -1, err = 0;
@@ -54,7 +55,7 @@ void rb_feed_leave_core(struct rb_feed *feed)
     const struct rb_roster *roster = feed->roster;
 
     if (sched_getaffinity(0, sizeof feed->home, &feed->home))
-        return; /* it would not find back */
+        return; /* the thread would not find back */
     for (uint32_t i = 0; i < roster->n_newcomers; i++) {
         uint32_t at = (feed->source + i) % roster->n_newcomers;
         cpu_set_t set;
@@ -95,7 +96,7 @@ static int feed_all(struct rb_feed *feed, int64_t level, struct rb_why *why)
             for (uint32_t i = 0; !err && i < feed->roster->n_newcomers; i++)
                 err = rb_feed_tell_entry(feed, &feed->takers[i], entry, why);
             rb_feed_done_with(feed, entry);
-            left = true; /* what we lacked ourselves may be here now */
+            left = true; /* a block that this member lacked may be here now */
         } else {
             err = left ? rb_feed_tell_some(feed, &left, why)
                        : rb_feed_listen(feed, RB_FEED_LOOK_MS, why);
@@ -133,7 +134,7 @@ void rb_feed_end(struct rb_feed *feed, int err, struct rb_why *why)
                why->text);
         rb_tell_unready(feed->reports, feed->number, why->text);
     }
-    /* Nobody waits for these, but who closes the feed at once. */
+    /* Only a caller that closes the feed at once waits for these. */
     rb_feed_close_parcels(feed);
     if (feed->most * rb_model_sums_bytes(feed->model) >= MUCH)
         malloc_trim(0); /* the heap would keep what many steps took */

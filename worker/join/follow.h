@@ -5,10 +5,10 @@
  *
  * Blocks come from several sources, each at the level that its source's stream has reached; each
  * entry of a stream brings the blocks that came through it to the next level, by the same code that
- * commits a step.  Of blocks that are not to be held here the weights come with the last entry.
- * Once all streams have brought everything, each level is acknowledged, and the sources may say in
- * their votes that this newcomer is ready.  The entry of the step whose vote flips is marked; it is
- * the last. */
+ * commits a step.  Blocks that this newcomer is not to hold come as weights alone, with the last
+ * entry.  Once all streams have brought everything, each level is acknowledged, and the sources may
+ * say in their votes that this newcomer is ready.  The entry of the step whose vote flips is
+ * marked; it is the last. */
 #ifndef RB_WORKER_JOIN_FOLLOW_H
 #define RB_WORKER_JOIN_FOLLOW_H
 

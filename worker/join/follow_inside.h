@@ -37,13 +37,13 @@ struct follow {
     uint64_t answered_at;
 };
 
-/* The next block from `from` on that a source gives us to be held, roster->blocks: none. */
+/* The next block from `from` on that a source gives this newcomer to hold; roster->blocks: none. */
 size_t rb_follow_next(const struct follow *follow, uint32_t source, size_t from);
 
-/* The message of which something has come from `rank`. */
+/* Take in the message that `rank` has begun to send. */
 int rb_follow_take(struct follow *follow, uint32_t rank, struct rb_why *why);
 
-/* A level that is complete is said at once; else that we are alive, now and then. */
+/* Acknowledge a level as soon as it is complete; else send a sign of life now and then. */
 int rb_follow_answer_if_due(struct follow *follow, struct rb_why *why);
 
 #endif

@@ -97,8 +97,8 @@ static int receive_payload(struct follow *follow, const struct source *source,
     return err;
 }
 
-/* The next of its parcels, which its source says is the one of number `n`, to memory of the device.
- */
+/* Take the next parcel of a source, which by the source's word has number `n`, to memory of the
+ * device. */
 static int take_parcel(struct follow *follow, struct source *source, uint64_t n,
                        const struct iovec *pieces, int n_pieces, struct rb_why *why)
 {
@@ -116,7 +116,7 @@ static int take_parcel(struct follow *follow, struct source *source, uint64_t n,
     return err ? err : rb_follow_answer_if_due(follow, why);
 }
 
-/* Memory of the device, sums or weights, either way. */
+/* Sums or weights, to memory of the device, by the link or as a parcel. */
 static int receive_memory(struct follow *follow, struct source *source, uint64_t tag, void *memory,
                           size_t size, struct rb_why *why)
 {
@@ -219,7 +219,7 @@ static int take_fixed(struct follow *follow, struct source *source, struct rb_st
     return 0;
 }
 
-/* The sums of each block that has come, and what the step did with them. */
+/* Receive the sums of each block that has come, and update the block by them. */
 static int apply(struct follow *follow, struct source *source, const struct rb_wire *header,
                  const struct rb_update_terms *terms, struct rb_why *why)
 {
@@ -240,7 +240,7 @@ static int apply(struct follow *follow, struct source *source, const struct rb_w
     return err;
 }
 
-/* Of all that is not held here. */
+/* The weights of all blocks that are not held here. */
 static int take_weights(struct follow *follow, struct source *source, int64_t level,
                         struct rb_why *why)
 {

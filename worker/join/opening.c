@@ -85,7 +85,7 @@ static int call(struct opening *opening, struct rb_why *why)
 
 /* ---- The whole ------------------------------------------------------------------------------*/
 
-/* Everyone holds the same bits: cheap beside the copy, and the promise of the whole. */
+/* Do all ranks hold the same bits?  Cheap beside the copy, and the promise of the whole. */
 static int compare(struct opening *opening, struct rb_why *why)
 {
     const struct rb_configuration *configuration = opening->configuration;
@@ -113,7 +113,8 @@ static int compare(struct opening *opening, struct rb_why *why)
     return err;
 }
 
-/* What it shall hold is held from now on: sums that lack some of it are of no more use. */
+/* From now on this rank holds what it shall hold: sums that lack some of that are of no more
+ * use. */
 static void let_go(struct opening *opening)
 {
     struct rb_model *model = opening->model;

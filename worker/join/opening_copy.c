@@ -30,7 +30,7 @@ static void add(struct moves *moves, int from, uint32_t to, void *bytes, size_t 
     moves->at[moves->n++] = (struct rb_coll_move){from, (int)to, bytes, size};
 }
 
-/* All of them, some at a time. */
+/* Run all moves, some at a time. */
 static int run(struct opening *opening, enum part part, const struct moves *moves,
                struct rb_why *why)
 {
@@ -41,8 +41,8 @@ static int run(struct opening *opening, enum part part, const struct moves *move
         size_t n = moves->n - i < AT_ONCE ? moves->n - i : AT_ONCE;
         bool ours = false;
 
-        /* By the links: behind a death there is no circle yet, and not all of this is a device's.
-         */
+        /* By the links: after a death there is no circle yet, and not all of these bytes are a
+         * device's. */
         err = rb_carry(opening->model->device, opening->configuration->coll, NULL,
                        opening_tag(opening, part) + i, moves->at + i, n, why);
         for (size_t k = i; !err && k < i + n; k++) {
@@ -172,7 +172,7 @@ static int copy(struct opening *opening, struct rb_state *into, struct rb_why *w
     return err;
 }
 
-/* What it shall hold is there now, and what it held before. */
+/* This rank has what it shall hold now, and still what it held before. */
 static void take_in(struct opening *opening, struct rb_state *state, bool fresh)
 {
     const struct rb_placement *placement = &opening->configuration->placement;
@@ -185,7 +185,7 @@ static void take_in(struct opening *opening, struct rb_state *state, bool fresh)
     state->torn = false;
 }
 
-/* Into memory of its own, where it has an older state that is worth something until then. */
+/* Into separate memory, where this rank has an older state that is worth something until then. */
 static int copy_aside(struct opening *opening, struct rb_why *why)
 {
     struct rb_model *model = opening->model;

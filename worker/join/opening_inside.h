@@ -19,7 +19,7 @@ struct opening {
     uint8_t *held;                    /* by rank * blocks + block */
     struct rb_recovery recovery;
     uint64_t bytes; /* received */
-    bool moved;     /* somebody lacked something */
+    bool moved;     /* some rank lacked something */
 };
 
 static inline uint64_t opening_tag(const struct opening *opening, enum part part)
@@ -27,10 +27,10 @@ static inline uint64_t opening_tag(const struct opening *opening, enum part part
     return rb_tag(RB_TAG_OPENING, opening->configuration->number, 0, part);
 }
 
-/* What became of the step that they have the sums of, to those who do not know; they apply it. */
+/* Tell ranks that have the sums of a step but not its outcome what became of it; they apply it. */
 int rb_opening_tell(struct opening *opening, struct rb_why *why);
 
-/* All that anybody lacks of the level, from those who have it. */
+/* Bring each rank all that it lacks of the level, from ranks that have it. */
 int rb_opening_align(struct opening *opening, struct rb_why *why);
 
 #endif

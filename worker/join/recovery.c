@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-/* The last configuration that anyone with state has opened. */
+/* The last configuration that any rank with state has opened. */
 static uint32_t last_opened(const struct rb_testimony *testimonies, uint32_t ranks)
 {
     uint32_t last = 0;
@@ -25,8 +25,8 @@ static int64_t reach(const struct rb_testimony *one, uint32_t opened)
     return one->ran >= opened ? one->level + one->lap : one->level;
 }
 
-/* The lowest rank at the level, with a lap that leads to it or without; or of those that can tell
- * what led to it. */
+/* The lowest rank at the level, with a lap that leads to it or without.  tells: the lowest of the
+ * ranks that can tell what led to it. */
 static int find(const struct rb_testimony *testimonies, uint32_t ranks, int64_t level, bool tells)
 {
     uint32_t opened = last_opened(testimonies, ranks);
@@ -111,7 +111,7 @@ static void judge_at(const struct rb_testimony *testimonies, const uint8_t *held
     *ret_recovery = recovery;
 }
 
-/* That they have come to, with their laps or without. */
+/* The highest level that ranks have come to, with their laps or without. */
 static int64_t highest(const struct rb_testimony *testimonies, uint32_t ranks, bool laps)
 {
     uint32_t opened = last_opened(testimonies, ranks);
@@ -126,7 +126,7 @@ static int64_t highest(const struct rb_testimony *testimonies, uint32_t ranks, b
     return level;
 }
 
-/* Did some vote for the step to `level` without hearing what came of it? */
+/* Did some rank vote for the step to `level` without hearing what came of it? */
 static bool is_undecided(const struct rb_testimony *testimonies, uint32_t ranks, int64_t level)
 {
     for (uint32_t r = 0; r < ranks; r++)

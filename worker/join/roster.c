@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* Some train, all of these in one configuration, and all others are fresh. */
+/* Some members train, all of these in one configuration, and all others are fresh. */
 static bool is_possible(const struct rb_role *roles, uint32_t size)
 {
     bool laps = false, fresh = false;
@@ -30,7 +30,8 @@ static bool has(const struct rb_roster *roster, const uint8_t *held, uint32_t so
     return !held || held[roster->sources[source] * roster->blocks + block];
 }
 
-/* A source that shall hold it anyway; else they share what is to be taken, in runs. */
+/* A source that shall hold the block anyway; else the sources share what is to be taken, in
+ * runs. */
 static int32_t choose_heir(const struct rb_roster *roster, const uint8_t *shall, size_t block)
 {
     for (uint32_t s = 0; shall && s < roster->n_sources; s++)

@@ -6,11 +6,11 @@
  *
  * Pure.  Where all members that have state train together, and all others are fresh, the fresh ones
  * are fed beside the training and the flip moves nothing.  Any other mixture (a start, a crash) has
- * no roster, nor where newcomers come to those that train in laps: its members align when they
- * open it.  Members at once agree about it, for they judge the same gathered roles.
+ * no roster, and neither have newcomers to members that train in laps: the members align when they
+ * open the configuration.  All members agree at once, for they judge the same gathered roles.
  *
- * A block comes from a source that holds it.  Where only leavers do, one of the sources, its heir,
- * takes it first (worker/join/taking.h). */
+ * A block comes from a source that holds it.  Where only leavers hold it, one of the sources, its
+ * heir, takes it first (worker/join/taking.h). */
 #ifndef RB_WORKER_JOIN_ROSTER_H
 #define RB_WORKER_JOIN_ROSTER_H
 
@@ -22,7 +22,7 @@
 struct rb_role {
     uint32_t term;  /* the configuration that it trains in; 0: it does not train */
     uint32_t fresh; /* it has no state and waits for some */
-    uint32_t core;  /* that it keeps to, counted from 1; 0: none */
+    uint32_t core;  /* the core that it keeps to, counted from 1; 0: none */
     uint32_t laps;  /* it trains in laps (worker/stages/lap.h), which newcomers cannot follow */
 };
 
@@ -31,13 +31,13 @@ struct rb_roster {
     uint32_t *sources, *newcomers; /* ranks in the new configuration, ascending */
     uint32_t *cores;               /* by newcomer: as in its role */
     size_t blocks;
-    int32_t *heirs;   /* by block: which source takes it from those who leave, -1: none has to */
+    int32_t *heirs;   /* by block: which source takes it from the leavers, -1: none has to */
     uint32_t *givers; /* by newcomer * blocks + block: which source gives it */
 };
 
-/* By rank * blocks + block, both: held, those that train hold it now; shall, it is to be held in
- * the new configuration.  NULL: each of them holds all.  False, and nothing made, where there can
- * be no roster. */
+/* held and shall, by rank * blocks + block: a rank that trains holds the block now; a rank is to
+ * hold the block in the new configuration.  NULL: each rank holds all blocks.  Returns false, and
+ * makes nothing, where there can be no roster. */
 bool rb_roster_make(const struct rb_role *roles, uint32_t size, const uint8_t *held,
                     const uint8_t *shall, size_t blocks, struct rb_roster *ret_roster);
 void rb_roster_done(struct rb_roster *roster);
@@ -47,8 +47,8 @@ int rb_roster_source(const struct rb_roster *roster, uint32_t rank);
 int rb_roster_newcomer(const struct rb_roster *roster, uint32_t rank);
 
 /* The first block from `from` on that a source gives to a newcomer (indices), roster->blocks: none.
- * They are given in this order, and a log entry covers those that were given before it.  Where
- * several hold a block each newcomer begins with another one of them. */
+ * Blocks are given in this order, and a log entry covers the blocks that were given before it.
+ * Where several sources hold a block, each newcomer begins with another one of them. */
 size_t rb_roster_next(const struct rb_roster *roster, uint32_t source, uint32_t newcomer,
                       size_t from);
 

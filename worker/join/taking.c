@@ -25,7 +25,7 @@ static bool has_needless(const struct rb_state *state, const struct rb_configura
     return false;
 }
 
-/* Who took for another one gives up all of that first. */
+/* A member that took blocks for another configuration gives up all of them first. */
 bool rb_taking_complete(const struct rb_state *state, const struct rb_configuration *next)
 {
     for (size_t b = 0; b < state->blocks; b++)
@@ -107,7 +107,7 @@ static int add_moves(const struct rb_model *model, const struct rb_placement *pl
     return 0;
 }
 
-/* Others copy what is held (worker/join/feed.h). */
+/* Under the window's lock, as a feed copies what is held (worker/join/feed.h). */
 static void note(struct rb_model *model, struct rb_configuration *active, uint32_t rank,
                  const struct rb_vote_ready *said)
 {

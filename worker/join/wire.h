@@ -9,11 +9,11 @@
  *   ENTRY           terms, exponents as used, counters after it; then the sums of all blocks given
  *   SHELF           where a newcomer of this host finds parcels (worker/parcels.h)
  *
- * Where it finds them, the bytes of blocks, sums and weights come as such from then on, and the
- * link has the number of the parcel in their place.
+ * Where the newcomer finds them, the bytes of blocks, sums and weights come as parcels from then
+ * on, and the link carries the number of the parcel in their place.
  *
- * Of a block that the newcomer will not hold it is given the weights alone, and those once: behind
- * the sums of the last entry.
+ * A block that the newcomer will not hold comes as weights alone, and only once: behind the sums of
+ * the last entry.
  *
  * The newcomer answers with the level at which it has everything, or with another word. */
 #ifndef RB_WORKER_JOIN_WIRE_H
@@ -46,14 +46,14 @@ enum rb_wire_flag {
 };
 
 enum { RB_WIRE_PIECE = 1 << 20 }; /* of the fixed bytes */
-enum { RB_WIRE_PARCELS = 8 };     /* that lie there at once */
+enum { RB_WIRE_PARCELS = 8 };     /* that lie on a shelf at once */
 
 /* Precedes each payload; travels as it lies. */
 struct rb_wire {
     uint32_t kind, flags;
     uint64_t index; /* of a block; offset of a piece */
     int64_t level;
-    uint64_t bytes, hash; /* of the payload; of a parcel, its number */
+    uint64_t bytes, hash; /* of the payload; hash: of a parcel, its number */
 };
 
 /* Tags: of the nth header and the nth acknowledgement of a stream; of a payload; of the sums of a
@@ -73,7 +73,8 @@ void rb_wire_block_pack(const struct rb_state *state, const Rb__Block *block, vo
 void rb_wire_block_unpack(const struct rb_state *state, const Rb__Block *block, const void *bytes);
 
 /* An entry's payload.  terms NULL: of a skip.  Unpacking sets model->exponents, and leaves the
- * counters of the state as bytes (rb_state_counters_unpack), for they hold once all is level. */
+ * counters of the state as bytes (rb_state_counters_unpack), for they hold only once all blocks are
+ * level. */
 size_t rb_wire_entry_bytes(const struct rb_model *model);
 void rb_wire_entry_pack(const struct rb_model *model, const struct rb_update_terms *terms,
                         void *bytes);
