@@ -4,8 +4,8 @@
  * maxima of a vote > [exponent] > rb_fixed_add, rb_apply_*
  *
  * Pure.  h = max(largest |g| of the step, h * 2^-0.25); the exponent leaves room for all summands
- * of the step and HEADROOM bits beside.  No history flags the attempt, unless all gradients were
- * zero. */
+ * of the step and HEADROOM bits beside.  Without history the attempt is flagged, unless all
+ * gradients were zero. */
 #ifndef RB_WORKER_STATE_EXPONENT_H
 #define RB_WORKER_STATE_EXPONENT_H
 
@@ -32,7 +32,7 @@ int32_t rb_exponent_limit(uint64_t summands);
 /* The exponent at which `largest` fits the limit with the headroom left, clamped. */
 int32_t rb_exponent_for(double largest, int32_t limit);
 
-/* May this attempt not be committed?  largest: bits of |g| over all ranks. */
+/* Does the variable forbid that this attempt is committed?  largest: bits of |g| over all ranks. */
 bool rb_exponent_flagged(const struct rb_exponent *exponent, uint32_t largest, bool overflow);
 
 /* Is `largest` a number, but one that no exponent in range can hold? */
@@ -41,7 +41,7 @@ bool rb_exponent_beyond(uint32_t largest, int32_t limit);
 /* After a vote for redo: what the maxima ask for. */
 void rb_exponent_redo(struct rb_exponent *exponent, uint32_t largest, int32_t limit);
 
-/* After a commit.  All zero keeps everything. */
+/* After a commit.  Where all gradients were zero, nothing changes. */
 void rb_exponent_commit(struct rb_exponent *exponent, uint32_t largest, int32_t limit);
 
 /* base^n by squaring, the same on any machine. */

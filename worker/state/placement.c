@@ -216,8 +216,8 @@ size_t rb_placement_gifts(const struct rb_placement *placement)
     return placement->n_shards * placement->ranks + placement->n_taken;
 }
 
-/* The first of what `rank` took that reaches into [from, end); NULL: nothing does.  What is taken
- * of two shards may be one run. */
+/* The first run taken by `rank` that reaches into [from, end); NULL: none does.  Blocks taken of
+ * two shards may be one run. */
 static const struct rb_taken *next_taken(const struct rb_placement *placement, uint32_t rank,
                                          size_t from, size_t end)
 {
@@ -233,7 +233,7 @@ static const struct rb_taken *next_taken(const struct rb_placement *placement, u
     return found;
 }
 
-/* A shard to a rank that holds none of it but what it took, which it updates itself. */
+/* A shard to a rank that holds none of it but what it took, which that rank updates itself. */
 static size_t spread_to(const struct rb_placement *placement, const struct rb_shard *shard,
                         uint32_t rank, float *weights, struct rb_coll_move *ret_moves)
 {
@@ -300,7 +300,7 @@ static bool stays_held(const struct rb_placement *placement, const bool *stays,
     return false;
 }
 
-/* The stayers in turn. */
+/* Heirs are the stayers in turn. */
 int rb_placement_heir(const struct rb_placement *placement, const bool *stays, size_t shard)
 {
     const struct rb_shard *one = &placement->shards[shard];

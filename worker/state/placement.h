@@ -25,7 +25,7 @@ struct rb_shard {
     size_t n_ranks; /* the first is the primary */
 };
 
-/* Blocks that a rank took, all of one shard or of neighbours. */
+/* A run of blocks that a rank took, all of one shard or of neighbouring ones. */
 struct rb_taken {
     uint32_t rank;
     size_t first_block, n_blocks;
@@ -55,34 +55,34 @@ static inline bool rb_placement_holds(const struct rb_placement *placement, uint
     return placement->holds[rank * placement->blocks + block];
 }
 
-/* The shard that a run of blocks is a part of, which `rank` may take because others hold it; NULL:
- * there is no such shard. */
+/* The shard that a run of blocks is a part of, where `rank` may take the run because other ranks
+ * hold it; NULL: there is no such shard. */
 const struct rb_shard *rb_placement_takable(const struct rb_placement *placement, uint32_t rank,
                                             size_t first_block, size_t n_blocks);
 
-/* `rank` holds them too from now on, until it gives up all that it took. */
+/* `rank` holds the run too from now on, until it gives up all that it took. */
 void rb_placement_take(struct rb_placement *placement, const Rb__Model *model, uint32_t rank,
                        size_t first_block, size_t n_blocks);
 void rb_placement_give_up(struct rb_placement *placement, uint32_t rank);
 
-/* Of elements [first, first + count): what each rank that holds some of it is to have of a sum; one
- * range for all where it is not sharded.  Returns how many; ret_ranges has room for
- * rb_placement_most. */
+/* The ranges of elements [first, first + count) whose sums each rank is to have, because it holds
+ * them; one range for all ranks where the state is not sharded.  Returns how many; ret_ranges has
+ * room for rb_placement_most. */
 size_t rb_placement_most(const struct rb_placement *placement);
 size_t rb_placement_ranges(const struct rb_placement *placement, size_t first, size_t count,
                            struct rb_coll_range *ret_ranges);
 
-/* What one rank needs of others to hold all of the state, or some: moves of the moments of elements
- * [first, first + count) from `from` to `to`.  Returns how many: one for each part that there is.
- */
+/* Moves of the moments of elements [first, first + count) from rank `from` to rank `to`, which
+ * needs them to hold all of the state, or some.  Returns how many: one for each part that there
+ * is. */
 size_t rb_placement_move(const struct rb_state *state, size_t first, size_t count, uint32_t from,
                          uint32_t to, struct rb_coll_move *ret_moves);
 
-/* Who is given a shard that none of its ranks takes along (stays: by rank); -1: it needs nobody. */
+/* The rank that is given a shard of which stayers lack some block (stays: by rank); -1: none. */
 int rb_placement_heir(const struct rb_placement *placement, const bool *stays, size_t shard);
 
-/* The weights of each shard, from its primary to all who do not hold them, by the plan or because
- * they took them.  Room for rb_placement_gifts. */
+/* Moves of the weights of each shard, from its primary to all ranks that hold them neither by the
+ * plan nor because they took them.  ret_moves has room for rb_placement_gifts. */
 size_t rb_placement_gifts(const struct rb_placement *placement);
 size_t rb_placement_spread(const struct rb_placement *placement, float *weights,
                            struct rb_coll_move *ret_moves);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How counters travel: three of these, then one `travelling` a variable. */
+/* How counters travel: three int64_t, then one of these a variable. */
 struct travelling {
     double history;
     int32_t exponent;
@@ -133,7 +133,7 @@ static void drop_moments(struct rb_state *state, const Rb__Block *first, const R
                     (size_t)(last->first + last->count - first->first));
 }
 
-/* Neighbours go together, so that whole pages do. */
+/* Neighbouring blocks are given back together, so that whole pages are. */
 void rb_state_hold(struct rb_state *state, const Rb__Model *model, const uint8_t *holds)
 {
     for (size_t b = 0, end; b < state->blocks; b = end) {

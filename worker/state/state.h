@@ -7,10 +7,10 @@
  * moments (m, v); Model.blocks cut them.  The counters and exponents beside them belong to the same
  * level.
  *
- * Where the state is sharded, a rank holds some blocks only.  Of the others it has the weights, and
- * its moments are zero and take no room.  Between an update and the gathering of the weights behind
- * it the state is torn: those weights may be of the level before, and in a pipeline
- * (worker/step/step.h) of any.
+ * Where the state is sharded, a rank holds some blocks only.  Of the other blocks it has the
+ * weights; their moments are zero and take no room.  Between an update and the gathering of the
+ * weights behind it the state is torn: the weights of those other blocks may be of the level
+ * before, and in a pipeline (worker/step/step.h) of any.
  *
  * Around a planned change a block may be held that the placement gives to others:
  *
@@ -33,9 +33,9 @@
 enum rb_held {
     RB_HELD_NOT,
     RB_HELD,         /* as the placement says */
-    RB_HELD_TAKEN,   /* for a configuration to come; updated like those */
-    RB_HELD_LINGERS, /* for the one before, until all are known to have what they need in this one:
-                        it is of the present level, and not updated any more */
+    RB_HELD_TAKEN,   /* for a configuration to come; updated like RB_HELD */
+    RB_HELD_LINGERS, /* for the one before, until all ranks are known to have what they need in this
+                        one: the block is of the present level, and not updated any more */
 };
 
 struct rb_state {
@@ -50,14 +50,14 @@ struct rb_state {
 
     size_t elements, fixed_bytes, variables, blocks;
     struct rb_device *device; /* whose memory this is; NULL: plain memory */
-    struct rb_window *window; /* through which others look at it while it changes */
+    struct rb_window *window; /* through which other threads look at it while it changes */
 };
 
 enum rb_state_part { RB_STATE_W, RB_STATE_M, RB_STATE_V, RB_STATE_PARTS };
 
-/* Of a device whose memory has two sides (kernels/device.h) the arrays are up to date on the
- * device's; `fixed` is on both.  Who reads them here pulls, who writes them pushes: elements
- * [first, first + count) of all parts. */
+/* Where a device's memory has two sides (kernels/device.h), the arrays are up to date on the
+ * device's; `fixed` is on both.  A caller that reads them on the host pulls, one that writes them
+ * pushes: elements [first, first + count) of all parts. */
 void rb_state_pull(const struct rb_state *state, size_t first, size_t count);
 void rb_state_push(const struct rb_state *state, size_t first, size_t count);
 
@@ -72,11 +72,11 @@ static inline bool rb_held_follows(uint8_t held)
     return held == RB_HELD || held == RB_HELD_TAKEN;
 }
 
-/* Does it have every block, each at its level and to stay? */
+/* Does the state have every block, each at its level and to stay? */
 bool rb_state_whole(const struct rb_state *state);
 
-/* Hold the blocks of `holds` alone, as it says; memory of the moments of the others is given back.
- */
+/* Hold the blocks of `holds` alone, as it says; the memory of the moments of other blocks is given
+ * back. */
 void rb_state_hold(struct rb_state *state, const Rb__Model *model, const uint8_t *holds);
 void rb_state_hold_all(struct rb_state *state);
 
@@ -87,7 +87,7 @@ float *rb_state_part(const struct rb_state *state, enum rb_state_part part);
 void rb_state_copy_counters(struct rb_state *to, const struct rb_state *from);
 void rb_state_copy(struct rb_state *to, const struct rb_state *from, const Rb__Model *model);
 
-/* A block of them; of the moments only where they are `held`. */
+/* One block; its moments only where they are `held`. */
 void rb_state_copy_block(struct rb_state *to, const struct rb_state *from, const Rb__Block *block,
                          bool held);
 
@@ -101,8 +101,8 @@ void rb_state_counters_unpack(struct rb_state *state, const void *bytes);
 
 /* Hash of the counters and exponents: each vote compares it. */
 uint64_t rb_state_agreement(const struct rb_state *state);
-/* Each opening compares these: of what every rank has, and of the moments of each block that is
- * held (0 for others); 1 + blocks of them. */
+/* The 1 + blocks hashes that each opening compares: of what every rank has, and of the moments of
+ * each block (0 for blocks that are not held). */
 void rb_state_hashes(const struct rb_state *state, const Rb__Model *model, uint64_t *ret_hashes);
 
 #endif

@@ -3,9 +3,9 @@
  *
  * step thread (update) > [window] > feed
  *
- * Whoever changes the state of a member that trains, and whoever copies a block of it elsewhere,
- * holds the lock; what an update did is told to the feed, if there is one, under the same lock.  So
- * a block is copied at one level, and a log without holes goes on from there. */
+ * A thread that changes the state of a member that trains, or copies a block of it elsewhere, holds
+ * the lock; what an update did is told to the feed, if there is one, under the same lock.  So a
+ * block is copied at one level, and a log without holes goes on from there. */
 #ifndef RB_WORKER_STATE_WINDOW_H
 #define RB_WORKER_STATE_WINDOW_H
 
@@ -20,11 +20,11 @@ struct rb_window {
     pthread_mutex_t lock;
     uint32_t term;        /* the configuration that is trained in; 0: none, the state may change
                              in ways that no log tells */
-    bool laps;            /* in laps (worker/stages/lap.h): none tells what those do either */
-    struct rb_feed *feed; /* who is told of updates; NULL: nobody */
-    uint32_t taken_for; /* the configuration that what is taken stays for (worker/join/taking.h) */
-    struct rb_snapshot *snapshot; /* the step thread's: who is told before a block changes; NULL:
-                                     nobody */
+    bool laps;            /* in laps (worker/stages/lap.h): no log tells what those do either */
+    struct rb_feed *feed; /* is told of updates; NULL: none */
+    uint32_t taken_for;   /* the configuration for which taken blocks stay (worker/join/taking.h) */
+    struct rb_snapshot *snapshot; /* the step thread's: is told before a block changes; NULL:
+                                   * none */
 };
 
 struct rb_window *rb_window_new(void);
@@ -34,7 +34,7 @@ void rb_window_free(struct rb_window *window); /* NULL is fine */
  * A feed that was begun in another term is given up. */
 void rb_window_enter(struct rb_window *window, uint32_t term, bool laps);
 
-/* A vote says for which configuration what is taken stays; 0: for none. */
+/* A vote says for which configuration taken blocks stay; 0: for none. */
 void rb_window_keep(struct rb_window *window, uint32_t taken_for);
 
 #endif
