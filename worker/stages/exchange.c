@@ -53,7 +53,7 @@ static float *place(const struct filters *filters, size_t sample, int64_t filter
 /* A message between this part and another lies here in runs of filters, sample by sample. */
 struct message {
     struct iovec *pieces; /* freed by the caller */
-    size_t n, floats;     /* none: there is none */
+    size_t n, floats;     /* 0: there is no message */
 };
 
 static size_t count_runs(struct rb_exchange_runs runs, uint32_t part)
@@ -65,7 +65,7 @@ static size_t count_runs(struct rb_exchange_runs runs, uint32_t part)
     return n;
 }
 
-/* What lies behind each other is one piece. */
+/* Floats that lie behind each other are one piece. */
 static void add_piece(struct message *message, float *at, size_t floats)
 {
     struct iovec *last = message->n ? &message->pieces[message->n - 1] : NULL;
@@ -149,7 +149,7 @@ static int receive_added(const struct rb_exchange *exchange, int e, const Rb__In
     return err;
 }
 
-/* From parts in their order, so that sums are the same each time. */
+/* From all parts in their order, so that sums are the same each time. */
 static int receive(const struct rb_exchange *exchange, int e, const Rb__Instruction *one,
                    struct rb_exchange_runs runs, bool adds, const struct filters *to,
                    struct rb_why *why)
@@ -194,7 +194,7 @@ static size_t bytes_of(const struct filters *filters)
     return filters->samples * filters->all * filters->inner * sizeof(float);
 }
 
-/* Brings to the host what take_one keeps of it, too: so never left out. */
+/* Also brings to the host what take_spread or take_fold keeps of it, so it is never left out. */
 static int give_one(struct rb_exchange *exchange, int e, const Rb__Instruction *one,
                     struct rb_why *why)
 {

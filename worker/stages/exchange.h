@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activations to who reads them, and their gradients back: SPREAD and FOLD of one part.
+/* Activations to the parts that read them, and their gradients back: SPREAD and FOLD of one part.
  *
  * Program + stage > [exchange] > rb_coll_post, rb_coll_receive
  *
  * A microbatch makes one message to each part that reads some of these filters, sample by sample,
- * filters in their order.  Messages are posted as soon as what they hold is made, so nobody waits
+ * filters in their order.  Messages are posted as soon as what they hold is made, so no part waits
  * to send; they are posted and received in the program's order, which is the same in all parts, so
- * nobody waits for who waits for it. */
+ * no parts wait for each other. */
 #ifndef RB_WORKER_STAGES_EXCHANGE_H
 #define RB_WORKER_STAGES_EXCHANGE_H
 
@@ -34,19 +34,20 @@ struct rb_exchange {
     uint64_t messages, bytes; /* sent so far, without frames' heads */
 };
 
-/* Every exchange of a program: what it sends and receives is inside its tensors, and of parts that
- * there are.  RB_EINVAL. */
+/* Check every exchange of a program: what it sends and receives is inside its tensors, and of parts
+ * that there are.  Else RB_EINVAL. */
 int rb_exchange_check(const Rb__Program *message, struct rb_why *why);
 
 /* ret_ready: room for all instructions, written for those that exchange: behind which instruction
- * each can give; -1: at once.  Never before one in front of it. */
+ * each can give; -1: at once.  None gives before an exchange in front of it. */
 void rb_exchange_ready(const Rb__Program *message, int *ret_ready);
 
-/* Behind instruction `i` (-1: in front of the first): give all that others read of what is made by
+/* After instruction `i` (-1: before the first): give all that other parts read of what is made by
  * now. */
 int rb_exchange_give(struct rb_exchange *exchange, int i, struct rb_why *why);
 
-/* Instruction `i`, which rb_program_exchanges and has given: take what others gave. */
+/* At instruction `i`, which is an exchange (rb_program_exchanges) and has given: take what other
+ * parts gave. */
 int rb_exchange_take(struct rb_exchange *exchange, int i, struct rb_why *why);
 
 #endif

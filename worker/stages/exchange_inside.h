@@ -15,7 +15,7 @@ struct rb_exchange_runs {
 
 struct rb_exchange_runs rb_exchange_runs(const Rb__Instruction *one, const char *key);
 
-/* Of SPREAD and FOLD alike x is in the part that made it, and y in those that read it.  NULL:
+/* For SPREAD and FOLD alike, x is in the part that made it, and y in the parts that read it.  NULL:
  * absent. */
 const Rb__Tensor *rb_exchange_side(const Rb__Program *message, const Rb__Instruction *one, bool y);
 

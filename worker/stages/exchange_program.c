@@ -101,7 +101,8 @@ static uint64_t end_of(const Rb__Tensor *tensor)
 }
 
 /* The last instruction in front of `i` that writes where `i` reads: by place, as the same values
- * may be called otherwise in another shape.  -1: it reads nothing; written by none: at its turn. */
+ * may have another name in another shape.  -1: `i` reads nothing; i - 1: no instruction writes
+ * there. */
 static int maker_of(const Rb__Program *message, size_t i)
 {
     const Rb__Tensor *x = rb_exchange_side(message, message->instructions[i],

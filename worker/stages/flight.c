@@ -71,7 +71,7 @@ static int new_flight(struct rb_model *model, const struct rb_runner *twin, floa
     return 0;
 }
 
-/* One that is free, or a further one. */
+/* A flight that is free, or a further one. */
 static int take_flight(const struct rb_pilot *pilot, const struct rb_runner *twin,
                        struct rb_flight **ret_flight, struct rb_why *why)
 {

@@ -9,7 +9,7 @@
  *
  * Where steps follow each other without a stop (worker/stages/lap.h), microbatches are counted
  * through the lap, each pass has weights that the pilot names, and what comes back says how many
- * valid targets there were, so that each stage can update its own. */
+ * valid targets there were, so that each stage can update its own weights. */
 #ifndef RB_WORKER_STAGES_FLIGHT_H
 #define RB_WORKER_STAGES_FLIGHT_H
 
@@ -21,10 +21,10 @@
 struct rb_flight {
     struct rb_flight *next;
     struct rb_runner runner;      /* the program in an arena of its own */
-    const struct rb_runner *twin; /* that of the model */
+    const struct rb_runner *twin; /* the model's runner of the same program */
     void *arena;
     float *weights;        /* that it reads */
-    struct rb_marks *mark; /* behind a pass; NULL: it is done when it has been asked for */
+    struct rb_marks *mark; /* behind a pass; NULL: a pass is done when it has been asked for */
     bool flies;
     uint32_t microbatch; /* of the step, or of the lap */
     int64_t count;       /* of a lap: its valid targets, once it has come back */
@@ -44,26 +44,27 @@ struct rb_pilot {
     bool laps;
     uint32_t attempt;
     const atomic_bool *stop;
-    /* A contribution of this rank is ready, or will be when this is done: a pass that is played
-     * calls it before any is.  It may add, and not look. */
+    /* A contribution of this rank is ready, or will be when the pass is done: a pass that is played
+     * calls this before any contribution is ready.  It may add the contribution, and not look at
+     * it. */
     void (*add)(const struct rb_flight *flight, const Rb__Contribution *contribution, void *owner);
     void *owner;
 };
 
-/* This stage's part of a microbatch up to the loss, once what it reads of stages in front of it is
- * here.  RB_ECANCELED, RB_EPEER: the attempt is over. */
+/* Run this stage's part of a microbatch up to the loss, once what it reads of stages in front of it
+ * is here.  RB_ECANCELED, RB_EPEER: the attempt is over. */
 int rb_flight_forward(const struct rb_pilot *pilot, uint32_t microbatch, struct rb_why *why);
 
-/* The rest of it; ret_flight: where its results are, until the next call. */
+/* Run the rest of the microbatch; ret_flight: where its results are, until the next call. */
 int rb_flight_backward(const struct rb_pilot *pilot, uint32_t microbatch,
                        const struct rb_flight **ret_flight, struct rb_why *why);
 
-/* None is under way any more. */
+/* No microbatch is under way any more. */
 void rb_flights_land(struct rb_model *model);
 void rb_flights_free(struct rb_model *model);
 
-/* Why their passes are not played although they might be (rb_program_refused); NULL: nothing is
- * wrong. */
+/* Why the passes of flights are not played although they might be (rb_program_refused); NULL:
+ * nothing is wrong. */
 const char *rb_flights_refused(const struct rb_model *model);
 
 #endif

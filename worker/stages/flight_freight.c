@@ -84,7 +84,7 @@ static uint64_t tag_of(const struct rb_pilot *pilot, uint32_t microbatch, bool b
                   2 * (uint64_t)microbatch + back);
 }
 
-/* Of a message from a later stage to an earlier one. */
+/* Bytes of the count behind a message: one from a later stage to an earlier one, in a lap. */
 static size_t count_bytes(const struct rb_pilot *pilot, bool back)
 {
     return pilot->laps && back ? sizeof(int64_t) : 0;
@@ -140,7 +140,7 @@ static int post_one(const struct rb_pilot *pilot, const struct rb_flight *flight
                               flight->out[k].bytes, bytes + count_bytes(pilot, back), why);
 }
 
-/* At once first: most waits are short. */
+/* Without sleeping at first: most waits are short. */
 static void rest(int *turns)
 {
     const struct timespec moment = {0, 20000};
@@ -149,7 +149,8 @@ static void rest(int *turns)
         nanosleep(&moment, NULL);
 }
 
-/* Until the device has made all that it was asked for: what was posted before goes on meanwhile. */
+/* Wait until the device has made all that it was asked for: what was posted before goes on
+ * meanwhile. */
 static int wait_made(const struct rb_pilot *pilot, const struct rb_flight *flight,
                      struct rb_why *why)
 {
@@ -208,7 +209,7 @@ void rb_freight_tell(const struct rb_pilot *pilot, const struct rb_flight *fligh
 
 /* ---- On the device ---------------------------------------------------------------------------*/
 
-/* The first of them that is not in front of instruction `at`. */
+/* The first cargo that is not in front of instruction `at`. */
 static const struct rb_cargo *find(const struct rb_cargo *cargo, size_t n, uint32_t at)
 {
     size_t first = 0;

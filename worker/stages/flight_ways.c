@@ -6,11 +6,11 @@
  *          word: parcel n     ───▶  takes it
  *   so many were taken       ◀───  word, with the next that goes back
  *
- * So nobody waits for an answer: until one has come, and where all slots are taken, bytes go by the
- * link as they do without a way, and so they do where nothing goes back.  A parcel lies there until
- * its taker has said that it has it; a word has the step, attempt and microbatch in its tag.  A way
- * is of one configuration, and has its memory from the second step on, or lap: flights, which must
- * have theirs, have it by then. */
+ * So no stage waits for an answer: until one has come, and where all slots are taken, bytes go by
+ * the link as they do without a way, and so they do where nothing goes back.  A parcel lies on its
+ * shelf until the taker has said that it has it; a word has the step, attempt and microbatch in its
+ * tag.  A way is of one configuration, and has its memory from the second step or lap on: flights,
+ * which must have theirs, have it by then. */
 #include "worker/stages/flight_inside.h"
 
 #include "base/arena.h"
@@ -25,8 +25,8 @@ enum answer { NOT_ASKED, FOUND, NOT_FOUND };
 struct way {
     struct rb_parcels out, in;
     bool tried, told;       /* to open a shelf; where it is */
-    enum answer said, ours; /* of the one for out, by the other; of the one for in */
-    uint64_t taken;         /* of out, as the other said */
+    enum answer said, ours; /* the other's answer on the shelf for out; ours on the one for in */
+    uint64_t taken;         /* parcels taken of out, as the other said */
     uint8_t address[RB_SHELF_ADDRESS];
 };
 
@@ -71,7 +71,7 @@ static void open_ways(struct rb_model *model, const struct rb_configuration *con
     model->ways = ways;
 }
 
-/* To the rank; NULL: there are none, which both ends know. */
+/* The way to the rank; NULL: there is none, which both ends know. */
 static struct way *way_to(const struct rb_pilot *pilot, uint32_t rank)
 {
     struct rb_model *model = pilot->model;
@@ -107,7 +107,7 @@ static size_t room_for(const struct rb_stage *stage, uint32_t k, bool out)
 
 /* ---- Out -------------------------------------------------------------------------------------*/
 
-/* Once: a shelf of our own for them, if anything goes back to say that it was found. */
+/* Once: open a shelf of our own for what goes out, if anything goes back to say it was found. */
 static void offer(const struct rb_pilot *pilot, struct way *way, uint32_t k, uint32_t rank)
 {
     const struct rb_stage *stage = pilot->configuration->stage;

@@ -45,7 +45,7 @@ int64_t rb_lap_next(const struct rb_model *model, const struct rb_configuration 
 
 static void free_views(struct rb_model *model, struct rb_lap *lap)
 {
-    rb_flights_free(model); /* they read them */
+    rb_flights_free(model); /* they read the views */
     for (uint32_t i = 0; i < lap->n_views; i++)
         if (lap->views[i])
             rb_device_free(model->device, lap->views[i]);
@@ -103,7 +103,7 @@ static uint32_t count_views(const Rb__Asynchronous *how, const struct rb_stage *
     }
 }
 
-/* For this stage of so many. */
+/* Fit the memory to this stage, of so many. */
 static int fit(struct rb_model *model, const struct rb_stage *stage, struct rb_why *why)
 {
     const Rb__Model *message = model->message;
@@ -246,7 +246,7 @@ static void say(const struct rb_model *model, struct rb_lap_row *rows, struct tr
                                            model->exponents[v].exponent, model->exponents[v].known};
 }
 
-/* Stage by stage, so that all add in the same order. */
+/* Stage by stage, so that all ranks add in the same order. */
 static void hear(struct rb_model *model, const struct rb_configuration *configuration,
                  const uint8_t *all, size_t bytes)
 {
@@ -267,7 +267,7 @@ static void hear(struct rb_model *model, const struct rb_configuration *configur
             lap->rows[s] = row; /* the last stage has the results */
         }
     }
-    for (size_t b = 0; b < model->message->n_blocks; b++) { /* all of a variable say the same */
+    for (size_t b = 0; b < model->message->n_blocks; b++) { /* a variable's blocks say the same */
         uint32_t v = model->message->blocks[b]->variable;
         uint32_t maker = rb_stage_owner(stage, rb_stage_maker(stage, b), 0);
         struct travelling one;
@@ -295,8 +295,8 @@ int rb_lap_report(struct rb_model *model, const struct rb_configuration *configu
     return err;
 }
 
-/* Steps in a row that were left out because something was no number; where the limit was reached on
- * the way it counts, though later ones were sound. */
+/* Steps in a row that were left out because something was no number; a limit that was reached on
+ * the way counts, though later steps were sound. */
 static int64_t count_wild(const struct rb_model *model)
 {
     int64_t n = model->state.not_finite;

@@ -63,7 +63,7 @@ static void look_ahead(struct rb_model *model, float *view, uint32_t ahead)
     }
 }
 
-/* What others update behind this pass: at the end of a lap there are fewer than there would be. */
+/* How many updates other minibatches make behind this pass: fewer than `ahead` at a lap's end. */
 static uint32_t clip_ahead(const struct rb_lap *lap, uint32_t ahead)
 {
     uint32_t left = lap->steps - 1 - lap->updated;
@@ -103,7 +103,7 @@ static float *weights_of(struct rb_model *model, struct rb_lap_pass *pass)
 
 /* ---- Gradients ------------------------------------------------------------------------------*/
 
-/* Sums that were made at an exponent that is too large, at one that is smaller by `shift`. */
+/* Bring sums that were made at an exponent that is too large to one that is smaller by `shift`. */
 static void shrink(struct rb_model *model, const Rb__Variable *variable, int shift)
 {
     int32_t *sums = model->local + variable->offset;
@@ -118,7 +118,7 @@ static void shrink(struct rb_model *model, const Rb__Variable *variable, int shi
     rb_device_push(model->device, sums, n * sizeof *sums);
 }
 
-/* Is the exponent one at which what was just added fits? */
+/* Does what was just added fit at the exponent? */
 static bool fits(struct rb_model *model, uint32_t v)
 {
     rb_device_pull(model->device, &model->largest[v], sizeof *model->largest);
@@ -159,7 +159,7 @@ static void add(const struct rb_flight *flight, const Rb__Contribution *contribu
 
 /* ---- Updates --------------------------------------------------------------------------------*/
 
-/* Of this stage's blocks, in their order. */
+/* The squares of this stage's blocks, added in their order. */
 static double add_squares(struct rb_model *model)
 {
     const Rb__Model *message = model->message;
@@ -179,7 +179,7 @@ static double add_squares(struct rb_model *model)
     return squares;
 }
 
-/* No microbatch has added anything. */
+/* Clear the sums to which no microbatch has added anything. */
 static void clear_fresh(struct rb_model *model)
 {
     const Rb__Model *message = model->message;
@@ -234,7 +234,7 @@ static void update(struct rb_model *model, uint32_t step)
                       message->n_variables * sizeof *model->overflow);
 }
 
-/* The last stage's, added up in the order of the microbatches. */
+/* The last stage's results, added up in the order of the microbatches. */
 static void note_results(struct rb_model *model, const struct rb_flight *flight, uint32_t step)
 {
     const Rb__Program *message = flight->runner.message;

@@ -33,7 +33,7 @@ static int find_programs(struct rb_stage *stage, const Rb__Model *model, struct 
     return err ? err : find_program(stage, model, stage->mine, last, &stage->last_program, why);
 }
 
-/* In one of its programs is enough: both add to the same sums. */
+/* Pieces in one of the two programs are enough: both add to the same sums. */
 static void find_pieced(struct rb_stage *stage, const Rb__Model *model)
 {
     const uint32_t programs[] = {stage->program, stage->last_program};

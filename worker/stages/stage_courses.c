@@ -80,7 +80,7 @@ static int load(const struct rb_stage *stage, const Rb__Course *course, struct r
     return 0;
 }
 
-/* Contributions of what several stages make are the first one's. */
+/* Contributions of what several stages make are the first stage's. */
 static void read_runs(const struct rb_stage *stage, const Rb__Course *course, struct rb_part *part)
 {
     for (size_t i = 0; i < part->message->n_instructions; i++) {

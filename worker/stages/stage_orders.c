@@ -5,7 +5,7 @@
 
 static const uint32_t nobody = UINT32_MAX;
 
-/* The forward or backward orders of a rank: each of a microbatch that nobody else has, ascending,
+/* The forward or backward orders of a rank: each of a microbatch that no other rank has, ascending,
  * so that messages between two ranks come in the order in which they are waited for. */
 static int read_orders(struct rb_stage *stage, const Rb__RankPlan *plan, uint32_t rank,
                        struct rb_why *why)
@@ -37,8 +37,8 @@ static int read_orders(struct rb_stage *stage, const Rb__RankPlan *plan, uint32_
     return 0;
 }
 
-/* Of a part of the filters: each of a microbatch, ascending, so that ranks which are in a
- * microbatch together come to it without waiting for each other in a circle. */
+/* The orders of a part of the filters: each of a microbatch, ascending, so that ranks which are in
+ * a microbatch together come to it without waiting for each other in a cycle. */
 static int read_computes(struct rb_stage *stage, const Rb__RankPlan *plan, uint32_t rank,
                          struct rb_why *why)
 {
@@ -82,7 +82,7 @@ static bool is_due(const struct play *play, uint32_t one, const Rb__Order *order
     return true;
 }
 
-/* As far as rank `r` gets. */
+/* Play rank `r` as far as it gets. */
 static bool play_rank(struct play *play, size_t r)
 {
     const Rb__RankPlan *plan = play->plan->ranks[r];

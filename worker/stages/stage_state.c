@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of the state by the stages that count for them: who makes summands of it, who reads it. */
+/* Parts of the state by the stages that count for them: those that make summands, or read it. */
 #include "worker/stages/stage_inside.h"
 
 #include "base/arena.h"
@@ -11,7 +11,7 @@ struct piece {
     size_t block; /* the first of those in it */
 };
 
-/* From *block on, inside [first, end); false: there is no further one. */
+/* The next piece from *block on, inside [first, end); false: there is none. */
 static bool next_piece(const Rb__Model *model, const uint64_t *stages, size_t first, size_t end,
                        size_t *block, struct piece *ret_piece)
 {
