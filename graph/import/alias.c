@@ -34,17 +34,36 @@ static const struct rb_value *named_by(const struct rb_import *import, const Onn
     return value;
 }
 
-void rb_import_aliases(struct rb_import *import)
+/* A running statistic is nobody's weight, and the module writes it down by itself: what has another
+ * name beside it was merged by the exporter, and would be overwritten by what batches have. */
+static int check_apart(struct rb_import *import, const struct rb_value *value, const char *name)
+{
+    char a[80], b[80];
+
+    if (!value->update)
+        return 0;
+    return RB_IMPORT_NO(import,
+                        "'%s' and '%s' are one tensor here, and a running statistic: in evaluation "
+                        "mode the exporter makes one of those that are equal; export the model in "
+                        "training mode (rubatoctl model check prints the call)",
+                        rb_onnx_quote(name, a), rb_onnx_quote(value->name, b));
+}
+
+int rb_import_aliases(struct rb_import *import)
 {
     const Onnx__GraphProto *from = import->model->proto->graph;
     struct rb_graph *graph = import->graph;
+    int err = 0;
 
     graph->aliases = RB_ARENA_NEW(&graph->arena, struct rb_alias, from->n_node);
-    for (size_t i = 0; i < from->n_node; i++) {
+    for (size_t i = 0; !err && i < from->n_node; i++) {
         const struct rb_value *value = named_by(import, from->node[i]);
 
-        if (value)
-            graph->aliases[graph->n_aliases++] =
-                (struct rb_alias){rb_arena_string(&graph->arena, from->node[i]->output[0]), value};
+        if (!value)
+            continue;
+        err = check_apart(import, value, from->node[i]->output[0]);
+        graph->aliases[graph->n_aliases++] =
+            (struct rb_alias){rb_arena_string(&graph->arena, from->node[i]->output[0]), value};
     }
+    return err;
 }

@@ -294,7 +294,7 @@ static int import_all(struct rb_import *import, struct rb_names *needed)
     if (!err)
         err = set_outputs(import);
     if (!err)
-        rb_import_aliases(import);
+        err = rb_import_aliases(import);
     return err ? err : rb_import_tidy(import->graph, import->why);
 }
 

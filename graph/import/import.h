@@ -93,8 +93,9 @@ int rb_import_inside(struct rb_import *import, const Onnx__GraphProto *branch);
 
 /* The function's body in the place of import->node. */
 int rb_import_call(struct rb_import *import, const struct rb_onnx_function *function);
-/* List the other names that the model's Identity nodes give to weights and buffers. */
-void rb_import_aliases(struct rb_import *import);
+/* List the other names that the model's Identity nodes give to weights and buffers.  A running
+ * statistic has none. */
+int rb_import_aliases(struct rb_import *import);
 /* Is this name an input of the function that its call has left out? */
 bool rb_import_left_out(const struct rb_import *import, const char *name);
 /* What an attribute of a body stands for: the call's, or its default; NULL: it has neither. */

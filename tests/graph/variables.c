@@ -118,6 +118,36 @@ static void half_frozen_statistics(void **state)
     rb_buffer_done(&bytes);
 }
 
+/* In evaluation mode PyTorch's older exporter writes scale and variance of a fresh norm once. */
+static void statistics_that_were_merged(void **state)
+{
+    const char *const freeze[] = {"n.*"};
+
+    for (int frozen = 0; frozen < 2; frozen++) {
+        struct rb_import_options options = {
+            .batch = 2, .train = true, .freeze = freeze, .n_freeze = frozen};
+        struct rb_graph *graph = NULL;
+        struct rb_why why = {0};
+        struct rb_writer w;
+
+        start_writer(&w, 2, (int64_t[]){-1, 3});
+        rb_writer_weight(&w, "n.weight", 1, (int64_t[]){3}, RB_INIT_ONE, 0);
+        rb_writer_weight(&w, "n.bias", 1, (int64_t[]){3}, RB_INIT_ZERO, 0);
+        rb_writer_weight(&w, "n.running_mean", 1, (int64_t[]){3}, RB_INIT_ZERO, 0);
+        rb_writer_node(&w, "Identity", "n.running_var", "n.weight", NULL);
+        rb_writer_node(&w, "BatchNormalization", "y", "x", "n.weight", "n.bias", "n.running_mean",
+                       "n.running_var", NULL);
+        if (frozen) {
+            assert_int_equal(import_options(&w, &options, &graph, &why), 0);
+            rb_graph_free(graph);
+        } else {
+            assert_int_equal(import_options(&w, &options, &graph, &why), RB_EUNSUPPORTED);
+            assert_non_null(strstr(why.text, "'n.running_var' and 'n.weight' are one tensor here"));
+        }
+        rb_writer_done(&w);
+    }
+}
+
 /* timm's ScaledStdConv2d standardizes a convolution's weights by F.batch_norm: training_mode=1 by
  * the older exporter, 0 by the newer. */
 static void statistics_that_are_computed(void **state)
@@ -296,6 +326,7 @@ int main(void)
         cmocka_unit_test(globs),
         cmocka_unit_test(statistics),
         cmocka_unit_test(half_frozen_statistics),
+        cmocka_unit_test(statistics_that_were_merged),
         cmocka_unit_test(statistics_that_are_computed),
         cmocka_unit_test(statistics_of_instances),
         cmocka_unit_test(tables),
