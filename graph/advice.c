@@ -237,7 +237,7 @@ int rb_advice_find(const struct rb_onnx *model, struct rb_arena *arena,
     rb_advice_check_detached(&search);
     rb_advice_check_changed(&search);
     harms = search.n > 0;
-    rb_advice_check_shared(&search); /* by itself it may be meant */
+    harms = rb_advice_check_shared(&search) || harms;
     for (int i = 0; i < search.n; i++)
         ret_advice[i].harms = harms;
     check_batch(&search);

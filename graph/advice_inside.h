@@ -24,8 +24,9 @@ bool rb_advice_is_new_exporter(const Onnx__ModelProto *proto);
 /* What of the call exports as for training. */
 const char *rb_advice_train_remedy(const Onnx__ModelProto *proto);
 
-/* Weights of several modules that became one. */
-void rb_advice_check_shared(struct rb_advice_search *search);
+/* Weights of several modules that became one.  True: a scale or bias is among them, so nobody meant
+ * it; a matrix may be shared on purpose. */
+bool rb_advice_check_shared(struct rb_advice_search *search);
 
 /* A gradient that was to pass by. */
 void rb_advice_check_detached(struct rb_advice_search *search);

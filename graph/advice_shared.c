@@ -157,11 +157,12 @@ static bool is_alias(const struct rb_onnx *model, const Onnx__NodeProto *node)
            !is_table(model->proto->graph, node->input[0]) && !is_table(model->proto->graph, name);
 }
 
-void rb_advice_check_shared(struct rb_advice_search *search)
+bool rb_advice_check_shared(struct rb_advice_search *search)
 {
     const Onnx__GraphProto *graph = search->model->proto->graph;
     const char *by = NULL, *of = NULL, *verb = NULL;
     char room_by[80], room_of[80];
+    bool vector = false;
     int n = 0;
 
     for (size_t i = 0; i < graph->n_node; i++) {
@@ -169,6 +170,7 @@ void rb_advice_check_shared(struct rb_advice_search *search)
 
         if (is_alias(search->model, node)) {
             n++;
+            vector |= weight_by_name(search->model, node->input[0])->n_dims == 1;
             verb = verb ? verb : "is";
             by = by ? by : node->output[0];
             of = of ? of : node->input[0];
@@ -178,13 +180,14 @@ void rb_advice_check_shared(struct rb_advice_search *search)
             if (!is_foreign(search->model, node, k))
                 continue;
             n++;
+            vector |= weight_by_name(search->model, node->input[k])->n_dims == 1;
             verb = verb ? verb : "reads";
             by = by ? by : node->name;
             of = of ? of : node->input[k];
         }
     }
     if (!n)
-        return;
+        return false;
     rb_advice_say(search,
                   rb_arena_format(search->arena,
                                   "%d of the module's parameters were merged with others (%s %s "
@@ -194,4 +197,5 @@ void rb_advice_check_shared(struct rb_advice_search *search)
                                   "only where the module shares them on purpose)",
                                   n, rb_onnx_quote(by, room_by), verb, rb_onnx_quote(of, room_of)),
                   rb_advice_train_remedy(search->model->proto));
+    return vector;
 }
