@@ -47,7 +47,11 @@ static int make_statistic(struct rb_import *import, struct rb_value *value, floa
     if (value->statistic && value->momentum == momentum && !value->update)
         return 0;
     if (value->statistic)
-        return RB_IMPORT_NO(import, "'%s' is the statistic of another node already",
+        return RB_IMPORT_NO(import,
+                            "'%s' is the statistic of another node already: of a module that is "
+                            "called twice, or of several whose equal ones the exporter made one "
+                            "in evaluation mode (rubatoctl model check prints the call that keeps "
+                            "them apart)",
                             rb_onnx_quote(value->name, room));
     if (!value->data || (value->role != RB_VALUE_WEIGHT && value->role != RB_VALUE_BUFFER))
         return RB_IMPORT_NO(import, "mean and variance must be initializers, or both computed");
