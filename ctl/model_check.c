@@ -119,13 +119,27 @@ static bool has_own_loss(const struct rb_graph *graph)
            (first->type.rank == 0 || (rb_tensor_elements(&first->type) == 1 && graph->batch != 1));
 }
 
+/* Whether labels are left out the data say, which only a submit has. */
+static void report_own_loss(const struct rb_graph *graph, struct rb_buffer *hints)
+{
+    enum rb_own_loss loss = rb_own_loss_of(graph, graph->outputs[0]);
+
+    if (loss == RB_OWN_LOSS_OTHER &&
+        rb_own_loss_of_all(graph, graph->outputs[0]) == RB_OWN_LOSS_MEAN)
+        rb_buffer_text(hints, "the model's own loss leaves ignored labels out of its mean: "
+                              "where the data have some, a submit says what that means "
+                              "for microbatches\n");
+    else
+        rb_hint_loss(loss, hints);
+}
+
 static void report_hints(json_t *notes, const struct rb_graph *graph)
 {
     RB_CLEANUP(rb_buffer_done) struct rb_buffer hints = {0};
 
     rb_hint_buffers(graph, &hints);
     if (has_own_loss(graph))
-        rb_hint_loss(rb_own_loss_of(graph, graph->outputs[0]), &hints);
+        report_own_loss(graph, &hints);
     rb_reflect_lines(hints.data, notes);
 }
 
