@@ -20,12 +20,12 @@ struct rb_attention {
     float scale;
     bool causal;
     bool drops;
-    uint32_t id;    /* that keys randomness */
-    uint32_t least; /* the smallest word that keeps */
-    float factor;   /* of what is kept */
+    uint32_t id;    /* keys randomness */
+    uint32_t least; /* the smallest word that keeps an element */
+    float factor;   /* what is kept is multiplied by it */
 };
 
-/* Of FusedAttention (q, k, v > y, l) and of FusedAttentionGrad (dy, q, k, v, y, l > dq, dk, dv).
+/* Read FusedAttention (q, k, v > y, l) or FusedAttentionGrad (dy, q, k, v, y, l > dq, dk, dv).
  * RB_EINVAL: the shapes do not fit each other. */
 int rb_attention_read(const struct rb_call *call, struct rb_attention *ret, struct rb_why *why);
 

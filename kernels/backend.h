@@ -4,8 +4,8 @@
  * device.c > [backend] > cpu | cuda
  *
  * device.c has checked a call before `prepare` sees it: operator, attribute keys, counts of inputs
- * and outputs, types and sizes (rb_call_check).  Shapes against each other are the CPU's to judge:
- * where another backend is asked, the CPU has accepted the call. */
+ * and outputs, types and sizes (rb_call_check).  Whether shapes fit each other is judged by the
+ * CPU: another backend sees only calls that the CPU has accepted. */
 #ifndef RB_KERNELS_BACKEND_H
 #define RB_KERNELS_BACKEND_H
 
@@ -20,7 +20,7 @@ struct rb_device_ops {
     void (*close)(struct rb_device *device);
     /* Zeroed and at least 64-byte aligned, or NULL; `release` takes NULL too. */
     void *(*alloc)(struct rb_device *device, size_t bytes);
-    /* NULL, both, where no memory can be shown. */
+    /* Both are NULL where no memory can be shown. */
     void *(*alloc_shown)(struct rb_device *device, size_t bytes);
     int (*shown)(struct rb_device *device, const void *memory);
     void (*release)(struct rb_device *device, void *memory);
@@ -33,7 +33,7 @@ struct rb_device_ops {
     void (*push)(struct rb_device *device, void *memory, size_t bytes);
     void (*copy)(struct rb_device *device, void *to, const void *from, size_t bytes);
     int (*check)(struct rb_device *device, struct rb_why *why);
-    /* All that may fail.  The kernel's run and free are set by it. */
+    /* Does all that may fail, and sets the kernel's run and free. */
     int (*prepare)(struct rb_device *device, const struct rb_call *call,
                    struct rb_kernel **ret_kernel, struct rb_why *why);
     /* As rb_tape_*; NULL where nothing is gained by tapes. */
@@ -66,7 +66,7 @@ struct rb_device_ops {
     void (*shelf_put)(struct rb_shelf *shelf, size_t at, const struct iovec *from, int n);
     void (*shelf_take)(struct rb_shelf *shelf, size_t at, const struct iovec *to, int n);
     void (*shelf_close)(struct rb_shelf *shelf);
-    /* As rb_marks_*; reached: NULL where all is done at once. */
+    /* As rb_marks_*; marks_reached is NULL where all work is done at once. */
     int (*marks_new)(struct rb_device *device, size_t n, struct rb_marks **ret_marks,
                      struct rb_why *why);
     void (*marks_set)(struct rb_marks *marks, size_t i);

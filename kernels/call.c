@@ -145,7 +145,7 @@ int rb_call_axis(const struct rb_call *call, const char *key, int rank, int *ret
     return 0;
 }
 
-/* `rounded`: the first output may be, too. */
+/* `rounded`: what the first output may be, too. */
 static int check_dtypes(const struct rb_call *call, enum rb_dtype dtype, enum rb_dtype rounded,
                         struct rb_why *why)
 {

@@ -179,7 +179,7 @@ bool rb_kernel_gathers(const struct rb_kernel *kernel)
     return kernel->each || kernel->sum_each;
 }
 
-/* Weights are the same memory for all; what is made from samples is not. */
+/* Weights are the same memory for all runs; what is made from samples is not. */
 static bool is_shared(const struct rb_kernel *kernel, int n, const void *const *const *in)
 {
     for (int e = 1; e < n; e++)

@@ -20,9 +20,9 @@ struct rb_matrices {
 /* RB_EINVAL: the shapes do not fit each other. */
 int rb_matrices_read(const struct rb_call *call, struct rb_matrices *ret, struct rb_why *why);
 
-/* The same product with as few leading axes as possible: neighbours that are alike (both whole, or
- * broadcast in the same operand) become one, those of size 1 go, and a stack of matrices times one
- * matrix is one taller matrix times it. */
+/* The same product with as few leading axes as possible: neighbouring axes that are alike (both
+ * whole, or broadcast in the same operand) become one, axes of size 1 are dropped, and a stack of
+ * matrices times one matrix becomes one taller matrix times that matrix. */
 void rb_matrices_merge(struct rb_matrices *s);
 
 #endif

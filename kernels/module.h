@@ -3,8 +3,8 @@
  *
  * device.c > [module] > librubato-cuda.so, beside the program
  *
- * So that one program serves machines with and without CUDA.  A module is of the same build as the
- * program or it is refused: nobody else writes them. */
+ * One program thus serves machines with and without CUDA.  A module that is not of the same build
+ * as the program is refused: nobody else writes modules. */
 #ifndef RB_KERNELS_MODULE_H
 #define RB_KERNELS_MODULE_H
 
@@ -23,8 +23,8 @@ struct rb_module {
 typedef const struct rb_module *rb_module_entry_fn(void);
 const struct rb_module *rb_module_entry(void);
 
-/* The operations of devices of `kind`, from a module.  Opened with the first call and kept.
- * RB_EUNSUPPORTED and a sentence: there is none, or it cannot be used. */
+/* The operations of devices of `kind`, from a module, which the first call opens and keeps.
+ * RB_EUNSUPPORTED and a sentence: there is no such module, or it cannot be used. */
 int rb_module_open(const char *kind, const struct rb_device_ops **ret_ops, struct rb_why *why);
 
 #endif

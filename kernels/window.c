@@ -106,9 +106,10 @@ static void range(const struct rb_window *w, int axis, int64_t at, int64_t *ret_
     *ret_end = end;
 }
 
-/* Where no output has element k inside the input, each has it before the input or past it.  The
- * last that has it before says how far to jump: until its own enters, those of earlier outputs do
- * not either, and those of later ones move further away. */
+/* Where no output has element k inside the input, each output has it before the input or past it.
+ * The last output that has it before the input says how far to jump: until its element enters the
+ * input, the elements of earlier outputs do not either, and those of later outputs move further
+ * away. */
 int64_t rb_window_next(const struct rb_window *w, int axis, int64_t k, int64_t *ret_first,
                        int64_t *ret_end)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Windows that slide over 1 to 3 spatial axes: what convolutions and pools share.
  *
- * Attributes are read and held against the tensors' shapes once; a plane with fewer than three
+ * Attributes are read and checked against the tensors' shapes once; a plane with fewer than three
  * spatial axes gets axes of size 1 in front. */
 #ifndef RB_KERNELS_WINDOW_H
 #define RB_KERNELS_WINDOW_H
@@ -19,7 +19,7 @@ struct rb_window {
 int rb_window_spatial(const struct rb_call *call, const struct rb_tensor_type *w);
 
 /* x: the input's type, y: the output's, both without blocks.  Kernel sizes come from `w`'s last
- * axes, or from the attribute "kernel" where w is NULL: that is a pool, and refused where the
+ * axes, or from the attribute "kernel" where w is NULL.  That is a pool, which is refused where the
  * padding on a side is not smaller than the window (a convolution may have more). */
 int rb_window_read(const struct rb_call *call, const struct rb_tensor_type *x,
                    const struct rb_tensor_type *w, const struct rb_tensor_type *y,

@@ -26,17 +26,17 @@ struct blocked {
 struct room {
     rb_word q[QUERIES * STEP], dy[QUERIES * STEP]; /* rows as tiles want them */
     float scores[QUERIES * STEP], d[QUERIES * STEP];
-    rb_word turned[QUERIES / 2 * STEP]; /* of either, pairs of queries */
+    rb_word turned[QUERIES / 2 * STEP]; /* scores or d, pairs of queries */
     uint32_t words[QUERIES * STEP];
     rb_word k_turned[KEYS * WIDEST], v_turned[KEYS * WIDEST]; /* panels */
     rb_word k[KEYS * WIDEST], v[KEYS * WIDEST];
     rb_word q_panels[QUERIES * WIDEST], dy_panels[QUERIES * WIDEST];
     float inner[QUERIES];
-    float dk[KEYS * WIDEST], dv[KEYS * WIDEST]; /* that are rounded when they are whole */
+    float dk[KEYS * WIDEST], dv[KEYS * WIDEST]; /* sums that are rounded when they are whole */
     float rows[]; /* most and sum, of each query of a matrix; sums of queries, like those */
 };
 
-/* What is summed, and where it goes rounded; NULL: it lies where it belongs. */
+/* What is summed, and where it goes rounded; NULL: it is summed where it belongs. */
 struct sums {
     float *at;
     uint16_t *rounded;
@@ -88,7 +88,7 @@ static bool next_queries(const struct blocked *a, struct place *place)
     return place->block.queries > 0;
 }
 
-/* Output number `out`, from its n-th element on; summed in `room` if it is rounded. */
+/* Output `number`, from its n-th element on; summed in `room` if it is rounded. */
 static struct sums sums_of(const struct blocked *a, void *const *out, int number, int64_t n,
                            float *room)
 {
@@ -187,7 +187,7 @@ static void blocked_run(struct rb_kernel *kernel, const void *const *in, void *c
 
 /* ---- Backward --------------------------------------------------------------------------------*/
 
-/* Of each query dy times y, into room->inner. */
+/* dy times y of each query, into room->inner. */
 static void find_inner(const struct matrix *m, const struct place *place)
 {
     const int64_t width = m->a->s.width, n = place->block.queries * width;
@@ -258,7 +258,7 @@ static void differentiate_block(const struct matrix *m, const struct place *plac
     add_gradients(m, place);
 }
 
-/* All that queries make of keys from j on. */
+/* All gradients of the block of keys from j on and the queries that see any of them. */
 static void differentiate_keys(struct matrix *m, void *const *out, int64_t j)
 {
     const struct blocked *a = m->a;

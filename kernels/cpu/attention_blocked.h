@@ -3,16 +3,17 @@
  *
  * attention > [attention_blocked] > attention_tile (products), attention_scores (between them)
  *
- * Keys and values of a block are packed, and all queries that see any of them gone through, some at
- * a time: so what is kept of scores does not grow with their number.  Forward, a row is brought to
- * its largest score as more of it is seen (Milakov and Gimelshein, "Online normalizer calculation
- * for softmax", 2018); backward, probabilities are made again from the logarithm of their sum (Dao
- * and others, "FlashAttention", 2022).  Blocks that no query sees are left out.
+ * The keys and values of a block are packed, and all queries that see any of them are gone through,
+ * some at a time, so the memory for scores does not grow with their number.  Forward, a row is
+ * rescaled to its largest score as more of it is seen (Milakov and Gimelshein, "Online normalizer
+ * calculation for softmax", 2018); backward, probabilities are made again from the logarithm of
+ * their sum (Dao and others, "FlashAttention", 2022).  Blocks that no query sees are left out.
  *
- * The order is that of one matrix, whatever its size: keys in blocks, queries in their order.
+ * A matrix is computed in one order, whatever its size: keys in blocks, queries in their order.
  *
- * Of bfloat16, where processors multiply pairs (pairs.h), scores and what comes of them are float32
- * and are rounded as factors of the next product; sums are rounded when they are whole. */
+ * With bfloat16, on processors that multiply pairs (pairs.h), scores and what is made of them are
+ * float32 and are rounded when they become factors of the next product; sums are rounded when they
+ * are whole. */
 #ifndef RB_KERNELS_CPU_ATTENTION_BLOCKED_H
 #define RB_KERNELS_CPU_ATTENTION_BLOCKED_H
 
@@ -23,7 +24,7 @@
 bool rb_cpu_attention_suits(const struct rb_cpu *cpu, const struct rb_call *call,
                             const struct rb_attention *s);
 
-/* Of a call that suits, forward or backward.  RB_ENOMEM. */
+/* Prepare a call that suits, forward or backward.  RB_ENOMEM. */
 int rb_cpu_attention_blocked(struct rb_cpu *cpu, const struct rb_call *call,
                              const struct rb_attention *s, struct rb_kernel **ret_kernel);
 

@@ -36,7 +36,7 @@ void rb_attention_pack_turned(bool pairs, const void *from, int rows, int64_t wi
     rb_pack_turned_columns(from, words, rows, words, COLUMNS, COLUMNS * words, panels);
 }
 
-/* Zeros behind what is seen included. */
+/* Includes the zeros behind what is seen. */
 const rb_word *rb_attention_along_keys(const struct rb_attention_block *block, float *scores)
 {
     for (int i = 0; i < block->queries && rb_attention_of_pairs(block->tiles); i++)

@@ -10,8 +10,8 @@ static RB_INLINE void clear_behind(float *row, int seen)
     memset(row + seen, 0, RB_BLOCK_COLUMNS * sizeof *row);
 }
 
-/* Where nothing but minus infinity was seen, powers are 0 and not those of what is no number: a key
- * further on may be another. */
+/* Where only minus infinity was seen, powers are 0 and not NaN: a key further on may have another
+ * score. */
 RB_CLONES void rb_attention_soften(const struct rb_attention_block *block, float scale,
                                    float *scores, const struct rb_attention_rows *rows)
 {

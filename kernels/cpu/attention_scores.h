@@ -3,7 +3,7 @@
  *
  * attention_blocked > [attention_scores] > math
  *
- * What a query does not see is 0 from there to RB_BLOCK_COLUMNS further. */
+ * Behind the last key that a query sees, RB_BLOCK_COLUMNS scores are 0. */
 #ifndef RB_KERNELS_CPU_ATTENTION_SCORES_H
 #define RB_KERNELS_CPU_ATTENTION_SCORES_H
 
@@ -18,7 +18,8 @@ struct rb_attention_words {
     int64_t keys;
 };
 
-/* Of rows of which a part was seen: the largest score, and the sum of e to the score minus that. */
+/* Rows of which a part was seen: the largest score so far, and the sum of e to the score minus
+ * that. */
 struct rb_attention_rows {
     float *most, *sum;
     float *y; /* [width] a row, not divided by the sum yet */
@@ -26,20 +27,22 @@ struct rb_attention_rows {
     bool fresh; /* nothing was seen yet */
 };
 
-/* Products become e to the scores minus the largest so far; what was seen before is brought to the
- * same, y too. */
+/* Products become e to the score minus the row's largest so far; the sum and y of what was seen
+ * before are rescaled to the same. */
 void rb_attention_soften(const struct rb_attention_block *block, float scale, float *scores,
                          const struct rb_attention_rows *rows);
 
-/* What dropout takes is 0; what it keeps is as it was. */
+/* Scores that dropout drops become 0; those that it keeps stay as they are. */
 void rb_attention_drop(const struct rb_attention_block *block, float *scores, uint32_t least,
                        const struct rb_attention_words *words);
 
-/* When all was seen: y is divided, and l (NULL: nobody asks) is the logarithm of the whole sum. */
+/* When all keys were seen: y is divided by the sum, and l (NULL: not wanted) is the logarithm of
+ * the whole sum. */
 void rb_attention_finish(const struct rb_attention_rows *rows, int64_t n, float factor, float *l);
 
-/* Of products of queries and keys the probabilities as dropout leaves them, and of products of dy
- * and values, in d, the gradient of the former.  l, inner: a number a row; words: where s drops. */
+/* Products of queries and keys, in scores, become the probabilities as dropout leaves them;
+ * products of dy and values, in d, become the gradient of the former products.  l, inner: a number
+ * a row; words: used where s drops. */
 void rb_attention_differentiate(const struct rb_attention_block *block,
                                 const struct rb_attention *s, float *scores, float *d,
                                 const float *l, const float *inner,

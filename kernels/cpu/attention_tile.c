@@ -143,7 +143,7 @@ static int smaller(int a, int b)
     return a < b ? a : b;
 }
 
-/* Of a tile at the edge what is there. */
+/* The part of a tile at the edge that exists. */
 static void run_part(tile_run *run, const rb_word *a, const rb_word *panel, int64_t depth,
                      const struct rb_attention_sum *sum, float *c, int rows, int columns)
 {

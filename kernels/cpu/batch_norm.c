@@ -155,7 +155,7 @@ struct runs {
     rb_cpu_run *plain, *blocked;
 };
 
-/* An axis more than it looks: the channels are those of the other inputs. */
+/* Is the last axis one of blocks?  Then the other inputs have the channels of all blocks. */
 static bool is_blocked(const struct rb_call *call, int n_in)
 {
     const struct rb_tensor_type *x = rb_call_in(call, 0);

@@ -20,7 +20,7 @@ static struct runs runs_of(const struct rb_batch_norm *b)
     return (struct runs){b->n, b->c * b->inner, b->inner * RB_BLOCK};
 }
 
-/* Of a run's lanes, in double. */
+/* Joins a run's lanes, in double. */
 static RB_INLINE void join(const float *lane, double *ret)
 {
     for (int c = 0; c < RB_BLOCK; c++)

@@ -75,7 +75,7 @@ RB_CLONES void rb_cpu_widen(float *restrict to, const uint16_t *restrict from, i
         to[i] = rb_cpu_wide(from[i]);
 }
 
-/* AMX is another one, and faster. */
+/* AMX is another such product, and faster. */
 bool rb_cpu_dots(const struct rb_cpu *cpu)
 {
     return cpu->bfloat == RB_DNNL_BFLOAT_FAST && strcmp(rb_dnnl_isa(), "avx512_core_bf16") == 0;

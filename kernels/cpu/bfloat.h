@@ -27,12 +27,12 @@ static RB_INLINE float rb_cpu_wide(uint16_t upper)
 /* Is the dot product of pairs (pairs.h) the fastest product that there is here? */
 bool rb_cpu_dots(const struct rb_cpu *cpu);
 
-/* Can rows of `k` factors be multiplied as rows of words (pairs.h)?  Those of float32 always, pairs
- * where they fill them and there are dot products. */
+/* Can rows of `k` factors be multiplied as rows of words (pairs.h)?  Rows of float32 always can,
+ * rows of bfloat16 where rb_cpu_dots and pairs fill them. */
 bool rb_cpu_rows_of_words(const struct rb_cpu *cpu, enum rb_dtype factors, int64_t k);
 
-/* A kernel for a call with bfloat16 tensors from one for the same call with float32 in their
- * place: it works on copies in the device's room. */
+/* Make a kernel for a call with bfloat16 tensors from one for the same call with float32 in their
+ * place, which works on copies in the device's room. */
 int rb_cpu_widened(struct rb_cpu *cpu, const struct rb_call *call, rb_cpu_prepare *prepare,
                    struct rb_kernel **ret_kernel, struct rb_why *why);
 

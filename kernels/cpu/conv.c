@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions and their gradients through oneDNN, in the blocked layouts it prefers: activations
- * that come so (proto/blocked.h) need not be turned around; as an outer product; or, where there is
- * AVX2 and no more, by tiles of Rubato's own.  Where bfloat16 is not the faster one, or oneDNN
- * lacks it, it is one of float32 copies.
+/* Convolutions and their gradients: through oneDNN, in the blocked layouts it prefers, so that
+ * activations in blocks (proto/blocked.h) need not be turned around; as an outer product; or, where
+ * there is AVX2 and no more, by Rubato's own tiles.  Where bfloat16 is not faster, or oneDNN lacks
+ * it, a convolution of bfloat16 is one of float32 copies.
  *
  * call > [conv] > conv_outer, conv_direct, conv_weights, oneDNN */
 #include "kernels/cpu/bfloat.h"
@@ -100,8 +100,8 @@ static void read_blocks(const struct rb_call *call, struct rb_dnnl_conv *how,
     how->y = y;
 }
 
-/* By whoever has a way of its own, of something that is not empty.  RB_EUNSUPPORTED: nobody;
- * RB_ENOMEM. */
+/* One of Rubato's own kernels, for a convolution that is not empty.  RB_EUNSUPPORTED: none takes
+ * it; RB_ENOMEM. */
 static int make_own(struct rb_cpu *cpu, enum rb_dnnl_conv_kind kind, const struct rb_dnnl_conv *how,
                     const struct rb_window *window, struct rb_kernel **ret_kernel)
 {

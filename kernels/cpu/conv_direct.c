@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Larger windows are rare, and padding that is much larger than what is there; with that a copy
- * (numbers) is, too. */
+/* Larger windows are rare, and so is padding that is much larger than what is padded, with which
+ * the copy (numbers) is large, too. */
 enum { MOST_TAPS = 64, MOST_PADDING = 64, MOST_COPIED = 8 << 20 };
 
 bool rb_conv_direct_suits(const struct rb_window *w, bool blocked)
@@ -107,7 +107,8 @@ static void go_through(const struct pass *pass, const struct rb_direct_phase *ph
 {
     const struct rb_direct *d = pass->direct;
     const int64_t tiles = (phase->columns + RB_CONV_PIXELS - 1) / RB_CONV_PIXELS;
-    /* Going from one tile's instructions to another's costs more than zeros in one of many. */
+    /* Going from one tile's code to another's costs more than multiplying zeros in one tile of
+     * many. */
     const bool ends = tiles <= 2;
 
     for (int64_t t = 0; t < phase->rows; t++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside conv_direct: what is gone through, as it is found while a kernel is prepared.
+/* Inside conv_direct: what a kernel goes through, found while it is prepared.
  *
  * conv_direct > [conv_direct_inside] > conv_direct_phases */
 #ifndef RB_KERNELS_CPU_CONV_DIRECT_INSIDE_H
@@ -9,14 +9,14 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/window.h"
 
-/* Pixels whose windows see the same taps: all of them, or with a stride those at one of its places.
- */
+/* Pixels whose windows see the same taps: all pixels, or, of dx with a stride, those at one place
+ * of the stride. */
 struct rb_direct_phase {
-    int64_t row, column;   /* of what is written: the first of them */
-    int64_t rows, columns; /* and how many there are */
+    int64_t row, column;   /* of what is written: the first pixel */
+    int64_t rows, columns; /* and how many pixels */
     int64_t together;      /* blocks of what is read that are gone through at a time */
-    struct rb_conv_run *runs[RB_CONV_GROUPS]; /* of so many blocks, */
-    int64_t n[RB_CONV_GROUPS];                /* in the order of their rows, whichever way */
+    struct rb_conv_run *runs[RB_CONV_GROUPS]; /* of that many blocks, */
+    int64_t n[RB_CONV_GROUPS];                /* in the order of their rows, up or down */
 };
 
 struct rb_direct {
@@ -24,9 +24,10 @@ struct rb_direct {
     const struct rb_cpu *cpu;
     int64_t m, c, taps, images;
     bool back, bias, blocked;
-    /* What is read: x, or dy.  Of a plain one each channel is a plane, and all are one block. */
+    /* What is read: x, or dy.  If it is not in blocks, each channel is a plane, and all channels
+     * are one block. */
     int64_t rows, columns, planes, blocks;
-    int64_t left, pitch; /* of its copy: columns in front, and all of them; 0, `columns`: none */
+    int64_t left, pitch; /* of its copy: columns in front, columns in all; 0, `columns`: no copy */
     int64_t image, block, row; /* numbers from one to the next */
     int64_t stride;            /* pixels from a window to the next */
     struct rb_conv_steps steps;
@@ -43,7 +44,8 @@ static inline bool rb_direct_copies(const struct rb_direct *d)
     return d->pitch > d->columns;
 }
 
-/* From sizes and strides: sides, steps and phases.  The caller's to free, with rb_direct_done. */
+/* Find sides, steps and phases from sizes and strides.  The caller frees them with rb_direct_done.
+ */
 void rb_direct_find(struct rb_direct *d, const struct rb_window *window);
 void rb_direct_done(struct rb_direct *d);
 

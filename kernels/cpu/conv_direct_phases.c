@@ -7,11 +7,11 @@
 #if defined(__x86_64__)
 
 /* Taps of blocks that are gone through at a time: few enough that their weights come from the
- * second cache, so many that a tile is seldom put down and taken up again. */
+ * second cache, but so many that a tile is seldom stored and loaded again. */
 enum { TAPS = 36 };
 
 /* Where tap k of the windows at one place of a stride is, in rows or columns from the first window
- * on; false: they do not see it. */
+ * on; false: those windows do not see it. */
 static bool find_tap(const struct rb_direct *d, const struct rb_window *w, int axis, int64_t place,
                      int64_t k, int64_t *ret_at)
 {
@@ -25,7 +25,8 @@ static bool find_tap(const struct rb_direct *d, const struct rb_window *w, int a
     return (place - at) % w->stride[axis] == 0;
 }
 
-/* Columns that windows see in front of the first one, and how many they are with those behind. */
+/* How many columns windows see in front of the first one, and how many columns there are with these
+ * and those behind the last. */
 static void find_sides(struct rb_direct *d, const struct rb_window *w)
 {
     const int64_t places = d->back ? w->stride[2] : 1;
@@ -68,7 +69,7 @@ static int64_t count_taps(const struct rb_direct *d, const struct rb_window *w,
     return taps;
 }
 
-/* As many blocks as have room, if all are as many. */
+/* As many blocks at a time as there is room for, so that it is as many each time. */
 static int64_t find_together(const struct rb_direct *d, int64_t taps)
 {
     int64_t together = taps > 0 ? TAPS / taps : d->blocks;

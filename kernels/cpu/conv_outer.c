@@ -11,8 +11,8 @@
 /* Channels of x at a time, at most: their windows stay in the second cache. */
 enum { CHANNELS = 64 };
 
-/* More pixels are a large product, and of fewer weights the gradient is soon turned around.  What
- * both factors take (bytes) is soon too much where windows are large. */
+/* More pixels make a large product, and a gradient of fewer weights is soon turned around.  Where
+ * windows are large, both factors soon take too much memory (bytes). */
 enum { MOST_PIXELS = 256, LEAST_WEIGHTS = 1 << 16, MOST_ROOM = 4 << 20 };
 
 struct conv_outer {
@@ -157,7 +157,7 @@ static void conv_outer_free(struct rb_kernel *kernel)
     free(conv);
 }
 
-/* Whole blocks, as many as go into all of them. */
+/* As many channels at a time, in whole blocks, as divide all channels evenly. */
 static int64_t channels_at_once(int64_t c)
 {
     int64_t channels = CHANNELS;

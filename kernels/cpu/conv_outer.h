@@ -4,19 +4,19 @@
  *
  * conv > [conv_outer] > outer
  *
- * dw [m, c * taps] is a sum over all pixels of dy, of m channels times what the windows there show
- * of x: an outer product, which can go into fixed-point sums from registers.  oneDNN writes as
- * large a gradient in blocks, and turns it around.  Windows are laid out for some channels of x at
- * a time, so that they stay in cache. */
+ * dw [m, c * taps] is a sum over all pixels of dy: of the pixel's m channels times what its window
+ * shows of x.  That is an outer product, which can go into fixed-point sums from registers.  oneDNN
+ * writes a gradient of that size in blocks, and turns it around.  Windows are laid out for some
+ * channels of x at a time, so that they stay in cache. */
 #ifndef RB_KERNELS_CPU_CONV_OUTER_H
 #define RB_KERNELS_CPU_CONV_OUTER_H
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/window.h"
 
-/* Of one group, dy with m channels, and x as `window` says, both in blocks of channels.  To
- * float32.  RB_EUNSUPPORTED: others are quicker here, which shapes and the numeric class alone
- * decide.  RB_ENOMEM. */
+/* For one group, with m channels of dy, and x as `window` says, both in blocks of channels; dw is
+ * float32.  RB_EUNSUPPORTED: another kernel is quicker here, which shapes and the numeric class
+ * alone decide.  RB_ENOMEM. */
 int rb_cpu_conv_outer(struct rb_cpu *cpu, const struct rb_window *window, int64_t m,
                       enum rb_dtype factors, struct rb_kernel **ret_kernel);
 

@@ -11,8 +11,8 @@
 enum { PIXELS = RB_CONV_PIXELS, ROWS = RB_CONV_ROWS, LANES = 8, VECTORS = RB_BLOCK / LANES };
 _Static_assert(PIXELS == 6 && ROWS == 6 && VECTORS == 2, "tiles are written out below");
 
-/* For each pixel, or row, of a tile: written out, so that they are registers.  Of the second three
- * addresses are another register and the same steps. */
+/* For each pixel, or row, of a tile: written out, so that they are registers.  The second three
+ * have another register for addresses, and the same steps. */
 #define EACH(X) X(0) X(1) X(2) X(3) X(4) X(5)
 
 /* c[i] += a number, at near or far, times `first` and `second`. */

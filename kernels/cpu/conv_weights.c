@@ -10,17 +10,18 @@
 
 #if defined(__x86_64__)
 
-/* Pixels of which both factors of a block stay in the first cache.  Sums (bytes) that stay in the
- * second are gone through for each so many pixels, larger ones for MANY. */
+/* PIXELS: of this many, both factors of a block stay in the first cache.  Sums of up to SMALL
+ * bytes, which stay in the second cache, are gone through once for PIXELS, larger ones once for
+ * MANY. */
 enum { PIXELS = 128, MANY = 1024, SMALL = 192 << 10 };
 
-/* Numbers: with large strides x is much more than what is seen of it. */
+/* In numbers: with large strides x is much more than what windows see of it. */
 enum { MOST_COPIED = 8 << 20 };
 
-/* How x lies, or dy: image by image, in each block by block. */
+/* How x or dy lies: image by image, and in each image block by block. */
 struct side {
     int64_t blocks, plane; /* plane: numbers of a block in an image */
-    bool copied; /* the images that are gone through, so that a block's are side by side */
+    bool copied;           /* images are copied, so that those of a block are side by side */
 };
 
 struct weights {
@@ -29,7 +30,7 @@ struct weights {
     struct rb_window window;
     int64_t m, taps;
     bool blocked;
-    int64_t rows; /* of a block of x: its channels, or all of a plain one's */
+    int64_t rows; /* of a block of x: its channels; if x is not in blocks, all of them */
     /* Gone through together: all lines of several images, or some of one. */
     int64_t images, lines;
     int64_t few_images, few_lines; /* of these, PIXELS at most where a line has no more */
@@ -43,8 +44,7 @@ static int64_t lesser(int64_t a, int64_t b)
 
 /* ---- What is gone through --------------------------------------------------------------------*/
 
-/* Some images from `first` on, as they lie or, so that those of a block are side by side, copied.
- */
+/* Some images from `first` on: as they lie, or copied so that those of a block are side by side. */
 static const float *look_at(const struct side *side, const float *from, int64_t first, int64_t n,
                             float *copy)
 {
@@ -75,7 +75,7 @@ struct piece {
     float *sums;                /* [rows][taps][16] */
 };
 
-/* One tap of the windows of the piece: of those that see x there. */
+/* One tap, of those windows of the piece that see x there. */
 static void add_tap(const struct weights *g, const struct piece *piece, int64_t k, int64_t line,
                     int64_t lines, int64_t l, int64_t pixel, int64_t pixels)
 {
@@ -185,7 +185,7 @@ static void weights_free(struct rb_kernel *kernel)
     free(kernel);
 }
 
-/* How many images, or lines of one, are about so many pixels. */
+/* How many images, or lines of one, are about `pixels` pixels. */
 static void find_part(const struct weights *g, int64_t pixels, int64_t *ret_images,
                       int64_t *ret_lines)
 {

@@ -9,7 +9,7 @@
 #include "kernels/backend.h"
 #include "kernels/call.h"
 
-/* Memory for what a kernel needs while it runs: one runs at a time. */
+/* Memory that a kernel needs while it runs: one kernel runs at a time. */
 struct rb_cpu_room {
     void *memory;
     size_t bytes;
@@ -18,10 +18,10 @@ struct rb_cpu_room {
 struct rb_cpu {
     struct rb_device base;
     struct rb_dnnl *dnnl;
-    int bfloat; /* enum rb_dnnl_bfloat: which products of bfloat16 are made of float32 copies */
-    struct rb_cpu_room copies;  /* of bfloat16 in float32, which a kernel works on that needs */
-    struct rb_cpu_room windows; /* these, what windows show of an activation */
-    struct rb_cpu_room panels;  /* these, factors in the order in which they are gone through */
+    int bfloat; /* enum rb_dnnl_bfloat: which products of bfloat16 use float32 copies */
+    struct rb_cpu_room copies;  /* of bfloat16 in float32, for a kernel that may need, */
+    struct rb_cpu_room windows; /* beside these, what windows show of an activation, */
+    struct rb_cpu_room panels;  /* and beside both, factors in the order of their use */
 };
 
 typedef int rb_cpu_prepare(struct rb_cpu *cpu, const struct rb_call *call,
@@ -60,8 +60,8 @@ void rb_cpu_predict(struct rb_device *device, float *out, const float *w, const 
 void rb_cpu_apply_statistic(struct rb_device *device, float *w, struct rb_sums sums, size_t n,
                             int exponent, float keep);
 
-/* While a kernel is prepared: a room shall hold at least so much.  It may move, so look where it is
- * each time.  RB_ENOMEM: it is as it was. */
+/* Called while a kernel is prepared: the room must hold at least `bytes`.  It may move, so each run
+ * looks up its address.  RB_ENOMEM: the room is as it was. */
 int rb_cpu_need(struct rb_cpu_room *room, size_t bytes);
 
 /* 64-byte aligned memory that may be large: NULL when there is none.  Free with free(). */

@@ -29,7 +29,7 @@ static int64_t target_at(const void *targets, enum rb_dtype dtype, int64_t i)
     return dtype == RB_I32 ? ((const int32_t *)targets)[i] : ((const uint8_t *)targets)[i];
 }
 
-/* log of the sum of e^x; `ret_most` is the largest x, or no number if one is none. */
+/* log of the sum of e^x; `ret_most` is the largest x, or NaN if any x is one. */
 RB_CLONES static double row_log_sum(const float *restrict x, float *restrict work, int64_t n,
                                     float *ret_most)
 {
@@ -42,7 +42,7 @@ RB_CLONES static double row_log_sum(const float *restrict x, float *restrict wor
     return (double)most + (double)rb_logf(sum);
 }
 
-/* Of what is taken from each to come to the largest: small numbers, whatever they share. */
+/* The sum of x - most: small numbers, whatever offset the logits share. */
 RB_CLONES static float row_sum(const float *restrict x, float *restrict work, int64_t n, float most)
 {
     for (int64_t i = 0; i < n; i++)
@@ -50,8 +50,8 @@ RB_CLONES static float row_sum(const float *restrict x, float *restrict work, in
     return rb_sum(work, n);
 }
 
-/* In floats, with what is left of `lse` beside the nearest one taken away behind it: what comes of
- * that is never above 0. */
+/* In floats: the float nearest to `lse` is subtracted first, then the rest of `lse`.  The
+ * difference is never above 0. */
 RB_CLONES static void row_grad(const float *restrict x, float *restrict dx, int64_t n, double lse,
                                float share)
 {

@@ -25,8 +25,8 @@ static struct scale scale_of(float weight, int exponent, int32_t limit)
 }
 
 /* Are all summands within the limit?  Scaling and rounding keep the order of magnitudes, so it is
- * enough to ask the largest (bits of |g * weight|); a NaN or an infinity is larger than all and is
- * not. */
+ * enough to ask the largest (bits of |g * weight|); a NaN or an infinity is larger than all numbers
+ * and is not within the limit. */
 static RB_INLINE bool is_inside(uint32_t largest, const struct scale *scale)
 {
     float most = rintf(rb_bits_float(largest) * scale->first * scale->second);
@@ -34,8 +34,8 @@ static RB_INLINE bool is_inside(uint32_t largest, const struct scale *scale)
     return most < 2147483648.0f && (int32_t)most <= scale->limit;
 }
 
-/* Bits of the largest summand that is within the limit: what a larger one has to be compared with
- * no more. */
+/* Bits of the largest |g * weight| whose summand is within the limit: comparing bits with these is
+ * enough. */
 static uint32_t bound_of(const struct scale *scale)
 {
     uint32_t within = 0, beyond = 0x7f800000;
@@ -92,8 +92,8 @@ static RB_INLINE void add_inside(int32_t *restrict sum, const float *restrict g,
     }
 }
 
-/* The same with a clamp for each summand; the conversion to an integer is kept inside int32 first,
- * and a NaN is no summand.  Not 0: there was one beyond the limit. */
+/* The same with a clamp for each summand; values are kept inside int32 before the conversion, and a
+ * NaN adds 0.  Not 0: there was a summand beyond the limit. */
 static RB_INLINE uint32_t add_clamped(int32_t *restrict sum, const float *restrict g, size_t n,
                                       struct scale scale)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both curves are 0 from LAST_PIECE on and of (-x) what 1 is short of at x, so that only |x| is
- * looked up: the nearest multiple of STEP, and around it a polynomial whose coefficients a
- * permutation brings from registers. */
+/* At -x both curves are 0 from LAST_PIECE on, and at x they are 1 minus what they are at -x.  So
+ * only |x| is looked up: the nearest multiple of STEP, and around it a polynomial whose
+ * coefficients a permutation brings from registers. */
 #include "kernels/cpu/gelu.h"
 
 #include "kernels/cpu/math.h"
@@ -18,8 +18,8 @@
 enum { POWERS = 7, PIECES = 16, LAST_PIECE = PIECES - 1 };
 #define STEP 0.40625f
 
-/* Phi(-t), Phi being the normal distribution; and its sum with t Phi'(-t) taken away, the slope of
- * x Phi(x) at -t.  Interpolated at the zeros of Chebyshev polynomials, each piece for itself. */
+/* Phi(-t), Phi being the normal distribution; and Phi(-t) - t Phi'(-t), the slope of x Phi(x) at
+ * -t.  Interpolated at the zeros of Chebyshev polynomials, each piece for itself. */
 static const float below[POWERS][PIECES] = {
     {0.000832132064f, 0.00274913083f, 0.00284050824f, 0.000759239483f, -0.00105234899f,
      -0.00131339498f, -0.000632154522f, -1.65750898e-05f, 0.000189904749f, 0.000151870176f,
@@ -81,7 +81,7 @@ RB_WIDE static RB_INLINE struct curve load(const float power[POWERS][PIECES])
     return curve;
 }
 
-/* The curve at x.  A NaN is whatever comes second of a minimum, and stays one. */
+/* The curve at x.  A minimum with a NaN is its second operand, so a NaN stays one. */
 RB_WIDE static RB_INLINE __m512 at(const struct curve *curve, __m512 x)
 {
     const __m512 round = _mm512_set1_ps(RB_EXP_ROUND);

@@ -4,8 +4,8 @@
  *
  * point_unary, point_binary > [gelu]
  *
- * The normal distribution and the slope are within 3e-8, and of negative numbers within 2e-5 of
- * themselves, too; below -5.9 both are 0. */
+ * The normal distribution and the slope are accurate to 3e-8, and for negative numbers to 2e-5 of
+ * their own size, too; below -5.9 both are 0. */
 #ifndef RB_KERNELS_CPU_GELU_H
 #define RB_KERNELS_CPU_GELU_H
 

@@ -29,7 +29,7 @@ int rb_cpu_loss_check_sums(const struct rb_call *call, int n, struct rb_why *why
     return 0;
 }
 
-/* Of those whose every element has a loss of its own. */
+/* A loss in which every element has a loss of its own. */
 struct simple {
     struct rb_kernel base;
     int64_t n;

@@ -32,7 +32,7 @@ static RB_INLINE uint32_t rb_float_bits(float x)
 /* 1.5 * 2^23: added to a small number, it leaves the nearest whole one in the low bits. */
 #define RB_EXP_ROUND 12582912.0f
 
-/* What is left of x where n ln 2 is taken away, |r| <= ln 2 / 2, and e^r - 1. */
+/* x = n ln 2 + r with |r| <= ln 2 / 2; beyond = e^r - 1. */
 struct rb_exp_parts {
     float n, beyond; /* n with RB_EXP_ROUND added to it */
 };
@@ -74,7 +74,8 @@ static RB_INLINE float rb_expf(float x)
     return vanishes ? 0.0f : power;
 }
 
-/* The same of what is not above 0, in three quarters of the time: there 2^n is a normal number. */
+/* The same for an x that is not above 0, in three quarters of the time: there 2^n is a normal
+ * number. */
 static RB_INLINE float rb_exp_belowf(float x)
 {
     struct rb_exp_parts parts = rb_exp_partsf(x < RB_EXP_LEAST ? RB_EXP_LEAST : x);

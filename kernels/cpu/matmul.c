@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Matrix products, with as few batch axes as the shapes allow: by whoever is quickest at them.
+/* Matrix products, with as few batch axes as the shapes allow, by the quickest kernel for each.
  *
  * call > [matmul] > outer, samples, rows, mix, tall (AVX-512), product (AVX2), oneDNN
  *
  * A stack of matrices times one matrix is one taller matrix times it.  Batch axes that are alike in
  * all operands are merged.  A product over nothing (k = 0) is the bias or zero.  Where bfloat16 is
- * not the faster one, or oneDNN lacks it, its product is one of float32 copies. */
+ * not faster, or oneDNN lacks it, a product of bfloat16 is one of float32 copies. */
 #include "kernels/cpu/bfloat.h"
 #include "kernels/cpu/mix.h"
 #include "kernels/cpu/onednn.h"
@@ -88,8 +88,8 @@ static bool copies_pay(const struct rb_cpu *cpu, const struct rb_matrices *s)
     return s->m > ROWS && s->n > ROWS && s->m * s->n > ROWS * (s->m + s->n);
 }
 
-/* By whoever is first to have a way of its own.  RB_EUNSUPPORTED: nobody, as on processors that
- * these are not written for; RB_ENOMEM. */
+/* The first of Rubato's own kernels that takes the product.  RB_EUNSUPPORTED: none does, as on
+ * processors that they are not written for; RB_ENOMEM. */
 static int make_own(struct rb_cpu *cpu, const struct rb_matrices *s,
                     const struct rb_dnnl_matmul *how, struct rb_kernel **ret_kernel)
 {
@@ -197,7 +197,7 @@ static void cut_free(struct rb_kernel *kernel)
     free(cut);
 }
 
-/* Graphs for CPUs have no such product: here it is what calls are checked by. */
+/* Graphs for CPUs have no product that is cut off: it is here because calls are checked by it. */
 int rb_cpu_matmul(struct rb_cpu *cpu, const struct rb_call *call, struct rb_kernel **ret_kernel,
                   struct rb_why *why)
 {

@@ -34,7 +34,7 @@ int rb_cpu_need(struct rb_cpu_room *room, size_t bytes)
         return 0;
     larger = rb_cpu_scratch(bytes);
     if (!larger)
-        return RB_ENOMEM; /* who was there before still has what it needs */
+        return RB_ENOMEM; /* kernels prepared before still have what they need */
     free(room->memory);
     *room = (struct rb_cpu_room){larger, bytes};
     return 0;
@@ -54,8 +54,8 @@ static struct origin *origin_of(const void *memory)
     return (struct origin *)((uintptr_t)memory - LINE);
 }
 
-/* Mapped and not written: zero, and no memory is taken before it is used.  file: its contents; -1:
- * this process's own. */
+/* Mapped and not written: zero, and no memory is taken before it is used.  file: has the contents;
+ * -1: memory of this process alone. */
 static void *map(size_t bytes, int file)
 {
     size_t whole = bytes + 2 * (size_t)HUGE_PAGE;
@@ -128,15 +128,16 @@ void rb_cpu_release(struct rb_device *device, void *memory)
         close(origin.file);
 }
 
-/* Of a file pages have to be taken out, else they come back as they were.  That is invalid for
- * one's own memory, or not there at all (then none of a file is had): letting them go is enough. */
+/* Pages of a file have to be removed from it, else they come back as they were.  For memory of this
+ * process alone that is invalid, or the call is not there at all (then no memory is of a file):
+ * letting the pages go is enough. */
 static bool drop(void *memory, size_t bytes)
 {
     return madvise(memory, bytes, MADV_REMOVE) == 0 ||
            ((errno == EINVAL || errno == ENOSYS) && madvise(memory, bytes, MADV_DONTNEED) == 0);
 }
 
-/* Whole pages go back; what is left of the others is written. */
+/* Whole pages go back; the rest of the range is zeroed. */
 void rb_cpu_discard(struct rb_device *device, void *memory, size_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

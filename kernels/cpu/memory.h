@@ -3,8 +3,8 @@
  *
  * cpu/device > [memory] > the heap, maps, files without a name
  *
- * Large memory is mapped, in large pages where the kernel has them, and takes room only as far as
- * it was written.  What is shown lies in a file that other processes may map. */
+ * Large memory is mapped, in large pages where the kernel has them, and takes up physical memory
+ * only where it was written.  Shown memory lies in a file that other processes may map. */
 #ifndef RB_KERNELS_CPU_MEMORY_H
 #define RB_KERNELS_CPU_MEMORY_H
 

@@ -9,12 +9,12 @@
 enum { ROWS = RB_WIDE_ROWS, LANES = RB_WIDE_LANES, VECTORS = RB_WIDE_VECTORS };
 enum { COLUMNS = RB_WIDE_COLUMNS };
 
-/* So much of a row of x, and so many columns of w at a time stay in the second cache while all rows
- * of x go through them. */
+/* A block of w of this depth and width stays in the second cache while all rows of x go through it.
+ */
 enum { DEPTH = 256, WIDTH = 6 * COLUMNS };
 
-/* More rows pay for packing w (tall).  A shallow product is memory, that of y, and not worth the
- * 4 MB of code that oneDNN writes for it.  With a w that stays in cache oneDNN is as fast. */
+/* More rows pay for packing w (tall).  A shallow product costs the memory of y, and is not worth
+ * the 4 MB of code that oneDNN writes for it.  With a w that stays in cache oneDNN is as fast. */
 enum {
     MOST_ROWS = 383,
     LEAST_ROWS = 8,
@@ -23,7 +23,7 @@ enum {
     SHALLOW = 32
 };
 
-/* Of a shallow product; of one run so many that all of them fit. */
+/* Rows of a shallow product; of one run at most so many that those of all runs fit. */
 enum { MOST_SHALLOW = 512, MOST_ROWS_EACH = MOST_SHALLOW / RB_KERNEL_EACH };
 
 struct mix {
@@ -36,7 +36,7 @@ struct mix {
 
 #define EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
-/* Rows of the runs, one list. */
+/* The rows of all runs in one list. */
 struct list {
     int64_t n;
     const float *x[MOST_SHALLOW];
@@ -52,9 +52,9 @@ struct block {
     const float *bias;  /* NULL: there is none, or the sums are not whole yet */
     int64_t rows, step; /* step: from row to row of w */
     int64_t k, depth, j;
-    const float *ahead; /* of w, what will be wanted next */
+    const float *ahead; /* what will be wanted next of w */
     bool first;
-    __mmask16 last; /* of the last vector of columns, what is there */
+    __mmask16 last; /* which columns of the last vector exist */
 };
 
 RB_WIDE static RB_INLINE void multiply(const struct block *b, int vectors, bool whole)

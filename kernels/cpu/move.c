@@ -49,7 +49,7 @@ static void copy_row(void *to, int64_t to_step, const void *from, int64_t from_s
         copy_row_uint64_t(to, to_step, from, from_step, n);
 }
 
-/* rows x columns, to: rows one after the other; from: a column's elements are.  In tiles, so that
+/* rows x columns: `to` has a row's elements side by side, `from` a column's.  In tiles, so that
  * each cache line that is read is used up while it is there. */
 #define TRANSPOSE_TILES(T)                                                                         \
     static void transpose_tiles_##T(T *restrict to, int64_t to_step, const T *restrict from,       \

@@ -18,7 +18,8 @@ struct rb_dnnl {
     atomic_int failed;       /* the first dnnl_status_t that was no success */
 };
 
-/* What needs no more than SMALL has the room, which is likely to be in a cache. */
+/* An operation that needs no more than SMALL bytes has the device's room, which is likely to be in
+ * a cache. */
 enum { MAX_ARGUMENTS = 5, LINE = 64, SMALL = 4 << 20 };
 
 /* One argument of the primitive.  Where the primitive wants another layout than the caller's, the
@@ -38,8 +39,8 @@ struct rb_dnnl_op {
     bool slow; /* oneDNN has nothing but plain loops for it */
     dnnl_primitive_t primitive;
     size_t bytes;     /* that it needs of a room: */
-    bool spares;      /* of its caller, `spare` bytes from where the output goes, */
-    ptrdiff_t spare;  /* or the device's */
+    bool spares;      /* of its caller's, `spare` bytes from where the output goes, */
+    ptrdiff_t spare;  /* or of the device's */
     int output;       /* index into the addresses of rb_dnnl_run */
     const void *room; /* where that was when it last ran */
     int n;
@@ -99,8 +100,8 @@ static bool is_padded(const dnnl_memory_desc_t *md)
     return false;
 }
 
-/* Memory of ours for an argument, got now and not while it runs: of a room.  Where a layout is
- * padded it is the operation's own: pads stay zero. */
+/* Memory of ours for an argument, from a room, so that none is allocated while the operation runs.
+ * A padded layout has memory of the operation's own, so that pads stay zero. */
 static int add_inner(struct rb_dnnl_op *op, struct argument *argument, const dnnl_memory_desc_t *md,
                      const char *what, struct rb_why *why)
 {
@@ -202,8 +203,8 @@ static bool is_slow(const_dnnl_primitive_desc_t desc)
            name && strncmp(name, "ref", 3) == 0;
 }
 
-/* The device's room has moved where a later operation needed a larger one; a caller's is where the
- * output is. */
+/* The device's room has moved where a later operation needed a larger one; a caller's moves with
+ * the output. */
 static void follow_room(struct rb_dnnl_op *op, void *const *addresses)
 {
     char *room =
@@ -218,7 +219,7 @@ static void follow_room(struct rb_dnnl_op *op, void *const *addresses)
     op->room = room;
 }
 
-/* Products get memory of their own while they run, and there may be none. */
+/* oneDNN's products allocate memory while they run, and there may be none. */
 static void execute(struct rb_dnnl *dnnl, dnnl_primitive_t primitive, int n,
                     const dnnl_exec_arg_t *arguments)
 {
@@ -285,8 +286,8 @@ void rb_dnnl_free(struct rb_dnnl_op *op)
     free(op);
 }
 
-/* Of what is spared, the end: it is likely to be where the operation before had its own, which is
- * in a cache. */
+/* Takes the end of what is spared: the operation before is likely to have had its own memory there,
+ * which is in a cache. */
 static int get_room(struct rb_dnnl_op *op, struct rb_dnnl_spare spare, struct rb_why *why)
 {
     op->spares = op->bytes > SMALL && op->bytes <= spare.bytes;

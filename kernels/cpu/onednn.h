@@ -4,9 +4,9 @@
  * matmul, conv > [onednn] > libdnnl 2.6 (3.x has another interface: onednn*.c alone would change)
  *
  * An operation is prepared once, with everything it needs: the primitive, reorders to and from the
- * blocked layouts it likes, and memory for them: a room that all operations of a device share, or,
- * of one that needs much, what the caller can spare.  One runs at a time, on the caller's thread
- * alone. */
+ * blocked layouts it likes, and memory for them.  That is a room that all operations of a device
+ * share, or, for an operation that needs much, memory that the caller can spare.  One operation
+ * runs at a time, on the caller's thread alone. */
 #ifndef RB_KERNELS_CPU_ONEDNN_H
 #define RB_KERNELS_CPU_ONEDNN_H
 
@@ -42,7 +42,7 @@ void rb_dnnl_close(struct rb_dnnl *dnnl);
 /* C [batch, m, n] = A [batch, m, k] B [batch, k, n] + bias [n].  A batch axis of size 1 in a or b
  * is broadcast.  Steps are in elements: one for each axis of a and of b.  Factors are RB_F32 or
  * RB_BF16, sums and bias float32; the product is RB_F32, or rounded to RB_BF16.  RB_EUNSUPPORTED
- * where there are but plain loops for bfloat16. */
+ * where oneDNN has only plain loops for bfloat16. */
 struct rb_dnnl_matmul {
     enum rb_dtype factors, product;
     int batch_axes;
@@ -55,7 +55,8 @@ struct rb_dnnl_matmul {
 int rb_dnnl_matmul(struct rb_dnnl *dnnl, const struct rb_dnnl_matmul *how,
                    struct rb_dnnl_op **ret_op, struct rb_why *why);
 
-/* What the caller can spare while an operation runs: so far from where the output goes. */
+/* Memory that the caller can spare while an operation runs: `from` bytes from where the output
+ * goes. */
 struct rb_dnnl_spare {
     size_t bytes; /* 0: nothing */
     ptrdiff_t from;
@@ -82,7 +83,7 @@ int rb_dnnl_conv(struct rb_dnnl *dnnl, enum rb_dnnl_conv_kind kind, const struct
                  struct rb_dnnl_op **ret_op, struct rb_why *why);
 
 void rb_dnnl_run(struct rb_dnnl_op *op, void *const *addresses);
-/* 0, or why an operation that ran since rb_dnnl_open was not: by any thread. */
+/* 0, or why an operation since rb_dnnl_open was not carried out.  Any thread may ask. */
 int rb_dnnl_check(struct rb_dnnl *dnnl, struct rb_why *why);
 void rb_dnnl_free(struct rb_dnnl_op *op);
 

@@ -29,7 +29,7 @@ struct rb_dnnl_wanted {
     const dnnl_memory_desc_t *layout; /* NULL: it is not there */
 };
 
-/* A primitive for it; `hint`: for a gradient, its forward operation; or NULL. */
+/* A primitive for op_desc; `hint`: for a gradient, its forward operation; or NULL. */
 int rb_dnnl_describe(struct rb_dnnl *dnnl, const_dnnl_op_desc_t op_desc,
                      const_dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *ret_desc,
                      struct rb_why *why);

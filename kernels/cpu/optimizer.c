@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Optimizer steps on reduced sums, with PyTorch's formulas.  A sum becomes a gradient with one
  * rounding: the product is made in double.  Where the factor is a power of two, as it is unless the
- * gradient is clipped or a batch counts otherwise, that of the sum to a float is the same one, for
- * a fifth of the instructions.
+ * gradient is clipped or a batch counts otherwise, rounding the sum to a float is the same one
+ * rounding, for a fifth of the instructions.
  *
  * A step goes through memory that is in no cache.  Piece by piece, while the next one is on its
  * way, the sums are added up where they have several parts, squared, and applied. */
@@ -10,11 +10,11 @@
 #include "kernels/cpu/squares.h"
 #include "kernels/cpu/vector.h"
 
-/* Elements: of all that is fetched for a larger piece at once, processors keep too few lines on
- * their way (Zen 1: 1.2 times as long with 128). */
+/* In elements.  A larger piece fetches more lines at once than processors keep on their way (Zen 1:
+ * 1.2 times as long with 128). */
 enum { PIECE = 2 * RB_LANES, AHEAD = 16 * PIECE, LINE = 16 };
 
-/* What sums are multiplied with: `power` where that is a power of two, else 0. */
+/* What sums are multiplied with; `power`: the same where it is a power of two, else 0. */
 struct factor {
     double exact;
     float power;
@@ -55,15 +55,15 @@ static RB_INLINE void adamw(float *restrict w, float *restrict m, float *restric
     }
 }
 
-/* The piece that comes AHEAD elements behind this one; beyond the end nothing comes of it. */
+/* Fetches the piece AHEAD elements behind this one; beyond the end that does nothing. */
 static RB_INLINE void fetch(const void *at)
 {
     for (int i = 0; i < PIECE; i += LINE)
         __builtin_prefetch((const float *)at + AHEAD + i);
 }
 
-/* Begins the piece at element i: where its sums are, `room` if they have to be made, and how many.
- * m, v and squares may be NULL. */
+/* Begins the piece of n elements at element i, and returns where its sums are: in `room` if they
+ * have to be made.  m, v and squares may be NULL. */
 static RB_INLINE const int32_t *begin_piece(const float *w, const float *m, const float *v,
                                             const struct rb_sums *sums, size_t i, size_t n,
                                             int32_t *room, struct rb_square_sums *squares)
@@ -220,7 +220,7 @@ void rb_cpu_predict(struct rb_device *device, float *out, const float *w, const 
         predict_sgd(out, w, m, n, how->factor);
 }
 
-/* A channel has two or three of them, so nothing is gained by pieces. */
+/* A channel has two or three statistics, so nothing is gained by pieces. */
 RB_CLONES static void statistic(float *restrict w, const struct rb_sums *sums, size_t n,
                                 double factor, float keep)
 {

@@ -9,12 +9,13 @@
 
 enum { ROWS = RB_OUTER_ROWS, COLUMNS = RB_OUTER_COLUMNS };
 
-/* Deeper sums are large products, which oneDNN cuts up in all directions: of pairs, which are
- * multiplied twice as fast, it does so soon. */
+/* Deeper sums are large products, which oneDNN cuts up in all directions: with pairs, which are
+ * multiplied twice as fast, that pays sooner. */
 enum { DEEPEST = 512, DEEPEST_OF_PAIRS = 192, LEAST_ROWS = 8, LEAST_COLUMNS = 16 };
 
-/* Several at once, at most: as many as have their strips in the place of the deepest one, and their
- * panels (bytes) in cache.  Of more words so much is computed that the sums' memory is little. */
+/* How many runs go together at most: as many as have room for their strips where those of the
+ * deepest run fit, and for their panels (bytes) in cache.  Of deeper runs so much is computed that
+ * the sums' memory counts for little. */
 enum { TOGETHER = RB_KERNEL_EACH, DEEPEST_EACH = 128, MOST_PANELS = 1 << 20 };
 
 struct outer {
@@ -24,16 +25,16 @@ struct outer {
     int64_t m, n, k;
     int64_t step;   /* from row to row of c */
     int64_t words;  /* along k */
-    int64_t panels; /* words of all of a run's */
-    int together;   /* of the runs that are given at once */
+    int64_t panels; /* words of all panels of a run */
+    int together;   /* how many of the runs that are given at once */
 };
 
 #if defined(__x86_64__)
 
-/* Where tiles go: into c, or added to sums, the first run's perhaps onto nothing. */
+/* Where tiles go: into c, or added to sums; SET: the first run's onto nothing. */
 enum what { STORE, ADD, SET };
 
-/* Runs that go the same way: of each the factors, and of sums what each is told. */
+/* Runs that go together: the factors of each, and for sums what each is told. */
 struct runs {
     int n;
     const void *a[TOGETHER], *b[TOGETHER];
@@ -43,8 +44,8 @@ struct runs {
     __m512i largest[TOGETHER]; /* by lane */
 };
 
-/* A tile of run e.  Runs in between hand it on in `between`: where it belongs its rows may be so
- * far apart that processors take one for another. */
+/* A tile of run e.  Between the first run and the last its sums are handed on in `between`: where
+ * they belong, rows may be so far apart that processors take one for another. */
 RB_DOTS static RB_INLINE void one_tile(struct runs *runs, int e, const rb_word *strip,
                                        const rb_word *panel, const struct outer *outer,
                                        const struct rb_outer_place *place, int32_t *between,
@@ -153,7 +154,7 @@ static void outer_run(struct rb_kernel *kernel, const void *const *in, void *con
     goers[outer->pairs][STORE](outer, &runs);
 }
 
-/* Runs behind the first are onto what that has left. */
+/* Runs behind the first add to what the first has left. */
 RB_WIDE static void sum_together(struct rb_kernel *kernel, int n, const void *const *const *in,
                                  const struct rb_fixed *into)
 {

@@ -3,8 +3,9 @@
  *
  * outer > [outer_tile] > fixed
  *
- * 14 rows of two vectors; of c as many rows and columns as are there.  Into sums a summand goes as
- * rb_cpu_fixed_add adds it: scaled, rounded to the nearest, clamped, and seen by `largest`. */
+ * A tile is 14 rows of two vectors; at the edges of c only the rows and columns that exist are
+ * used.  A summand goes into sums as rb_cpu_fixed_add adds it: scaled, rounded to nearest, clamped,
+ * and noted in `largest`. */
 #ifndef RB_KERNELS_CPU_OUTER_TILE_H
 #define RB_KERNELS_CPU_OUTER_TILE_H
 
@@ -21,7 +22,7 @@ enum { RB_OUTER_HALF = RB_OUTER_COLUMNS / 2 };
 /* For each row of a tile: written out, so that rows are registers. */
 #define RB_EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13)
 
-/* Where a tile goes: so many rows and columns of it are there, the columns as masks. */
+/* Where a tile goes: how many of its rows exist, and which columns, as masks. */
 struct rb_outer_place {
     int64_t at, step; /* elements: the tile's first one, from row to row */
     int rows, columns;
@@ -80,14 +81,16 @@ RB_WIDE static RB_INLINE __m512i rb_outer_largest(const __m512 c[RB_OUTER_ROWS][
     return _mm512_max_epu32(left, right);
 }
 
-/* What a tile's summands are added to, and where that goes: its first element, from row to row. */
+/* What a tile's summands are added to, and where the sums go: the first element, and steps from row
+ * to row. */
 struct rb_outer_sums {
     const int32_t *from;
     int32_t *to;
     int64_t from_step, to_step;
 };
 
-/* Some summand is beyond the limit, or no number: row by row, as if the tile had been in memory. */
+/* Some summand is beyond the limit, or not a number: add row by row, as if the tile were in memory.
+ */
 static __attribute__((noinline)) void rb_outer_add_clamped(const float *tile,
                                                            const struct rb_fixed *into,
                                                            const struct rb_outer_sums *sums,
@@ -162,7 +165,7 @@ RB_WIDE static RB_INLINE __m512i rb_outer_add(
     return largest;
 }
 
-/* The lines of c that the next tile will want. */
+/* Fetch the lines of c that the next tile will want. */
 static RB_INLINE void rb_outer_fetch(const void *c, int64_t at, int64_t step)
 {
 #define FETCH(r)                                                                                   \

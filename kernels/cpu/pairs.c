@@ -44,7 +44,7 @@ RB_DOTS void rb_pairs_of_rows(const float *first, const float *second, int64_t n
                                                                         : _mm256_setzero_si256()));
 }
 
-/* Of two rows, or of one with zeros behind it. */
+/* Packs two rows, or one with zeros behind it. */
 RB_WIDE static RB_INLINE void pack_rows(const uint16_t *first, const uint16_t *second, int64_t n,
                                         int64_t wide, rb_word *to)
 {

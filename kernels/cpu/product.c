@@ -12,20 +12,21 @@
 enum { ROWS = RB_TILE_ROWS, COLUMNS = RB_TILE_COLUMNS };
 
 /* A panel of up to DEPTH stays in the first cache, a block of TALL rows in the second, and a block
- * of panels (bytes) in the third.  Where there are LOW rows at most, they stay in the second with
- * what is packed for NARROW columns. */
+ * of panels (PANELS bytes) in the third.  Where there are at most LOW rows, they stay in the second
+ * cache with what is packed for NARROW columns. */
 enum { DEPTH = 272, LANES = 8, TALL = 24 * ROWS, PANELS = 43 * COLUMNS * 256 * (int)sizeof(float) };
 enum { LOW = 32 * ROWS, NARROW = 6 * COLUMNS };
 
-/* So deep a product goes into sums: in one block, so that no part of it is ever written. */
+/* A product of up to this depth goes into sums: in one block, so that no part of it is ever
+ * written. */
 enum { DEEPEST = 512 };
 
-/* Several runs at once: so few rows each do not pay for packing what they share, and so little of a
- * sum is made of each that its memory is what costs. */
+/* Several runs at once: MOST_ROWS_EACH rows of one run do not pay for packing what runs share, and
+ * a run of DEEPEST_EACH computes so little of a sum that its memory is what costs. */
 enum { MOST_ROWS_EACH = 64, DEEPEST_EACH = 128 };
 
-/* Where memory decides, oneDNN is as good, but not at sums of outer products, which are gradients
- * of a few samples: here their fixed-point sums come from registers. */
+/* Where memory decides, oneDNN is as good, but not at sums of outer products, the gradients of a
+ * few samples: here they go into fixed-point sums from registers. */
 enum { LEAST_ROWS = 4, LEAST_COLUMNS = 16, LEAST_DEPTH = 8, SHALLOW = 8 };
 
 struct product {
@@ -39,8 +40,8 @@ struct product {
 
 #if defined(__x86_64__)
 
-/* What is multiplied: some rows of a, of one run or of several, with all of b, or with their run's.
- */
+/* What is multiplied: some rows of a, of one run or of several, with the b that runs share, or with
+ * their own run's b. */
 struct factors {
     int n; /* runs */
     const float *a[RB_KERNEL_EACH], *b[RB_KERNEL_EACH];
@@ -62,9 +63,9 @@ struct block {
     const struct product *product;
     struct factors *factors;
     int64_t k, depth, j, wide;
-    int64_t runs; /* whose factors are packed: of each a panel, then of each the next */
+    int64_t runs; /* that have factors packed: a panel of each, then the next of each */
     float *panels, *strips;
-    float *row[LOW]; /* of c, of the rows that are gone through */
+    float *row[LOW]; /* rows of c, for the rows that are gone through */
 };
 
 static void pack_b(const struct block *block)
@@ -109,7 +110,7 @@ static void pack_a(struct block *block, int e, int64_t i, int64_t n)
         rb_pack_rows(rows, n, block->k, block->depth, apart, strips);
 }
 
-/* The rows of c that the strip behind will want: they may be far apart. */
+/* Fetch the rows of c that the next strip will want: they may be far apart. */
 static void fetch(const struct block *block, int64_t r, int64_t n, int64_t column)
 {
     for (int64_t at = r + ROWS; at < n && at < r + 2 * ROWS; at++) {
@@ -118,9 +119,9 @@ static void fetch(const struct block *block, int64_t r, int64_t n, int64_t colum
     }
 }
 
-/* What there is of each strip.  Of matrices by the batch, which alone are masked: their strips are
- * the same however many runs there are, so that not even a NaN that 0 is not multiplied with
- * depends on that. */
+/* The part of each strip that is not zeros.  Only products of several matrices are masked.  Their
+ * strips are the same however many runs there are, so that not even a NaN that is left out because
+ * 0 stands against it depends on the number of runs. */
 static void find_parts(const struct block *block, int64_t n, struct rb_strip_part *parts)
 {
     for (int64_t r = 0; r < n; r += ROWS, parts++)
@@ -129,13 +130,13 @@ static void find_parts(const struct block *block, int64_t n, struct rb_strip_par
                      : (struct rb_strip_part){0, block->depth};
 }
 
-/* Rows [i, i + n), of which `parts` says what there is of each strip. */
+/* Rows [i, i + n); parts: of each strip, what is not zeros. */
 struct rows {
     int64_t i, n;
     struct rb_strip_part parts[LOW / ROWS];
 };
 
-/* Row r of these rows and column j of the block, and those behind them. */
+/* The tile that begins at row r of these rows and column j of the block. */
 static void one_tile(const struct block *block, const struct rows *rows, int64_t r, int64_t j)
 {
     const struct product *p = block->product;
@@ -162,8 +163,8 @@ static void one_tile(const struct block *block, const struct rows *rows, int64_t
     }
 }
 
-/* Each panel times all strips of rows [i, i + n); of shallow products, whose memory decides, row by
- * row. */
+/* Each panel times all strips of rows [i, i + n); a shallow product, whose memory decides, goes row
+ * by row. */
 static void go_through(const struct block *block, int64_t i, int64_t n)
 {
     struct rows rows = {.i = i, .n = n};
@@ -180,8 +181,8 @@ static void go_through(const struct block *block, int64_t i, int64_t n)
                 one_tile(block, &rows, r, j);
 }
 
-/* So few rows that all of them stay in the second cache: what they are multiplied with is packed
- * piece by piece, and stays there too. */
+/* So few rows that all of them stay in the second cache: b is packed piece by piece, and stays
+ * there too. */
 static void run_low(struct block *block, int64_t rows)
 {
     const int64_t end = block->j + block->wide;
@@ -223,7 +224,8 @@ static int64_t block_wide(const struct product *p, bool sums, int64_t runs)
     return least(p->n, most < COLUMNS ? COLUMNS : most / COLUMNS * COLUMNS);
 }
 
-/* Of `most` rows as many as have room: the strips of all runs that of one run's deepest. */
+/* As many of `most` rows as have room: the strips of all runs have that of one run at its deepest.
+ */
 static int64_t block_tall(const struct product *p, bool sums, int64_t runs, int64_t most)
 {
     const int64_t room = LOW * DEEPEST / (block_depth(p, sums) * runs) / ROWS * ROWS;

@@ -9,9 +9,10 @@
  * several runs can be gone through as one, and where k is not too deep the product can be added to
  * fixed-point sums from registers.
  *
- * Of matrices by the batch, what is zeros at the start or the end of four neighbouring rows of a is
- * not multiplied: half of what attention that is masked makes of its probabilities.  The bits of
- * numbers stay, but for a zero's sign below the smallest float; a NaN behind a mask stays there.
+ * In a product of several matrices, zeros at the start or the end of four neighbouring rows of a
+ * are not multiplied: with masked attention that is half of the products with its probabilities.
+ * The bits of numbers stay the same, but for a zero's sign below the smallest float; a NaN behind a
+ * mask does not come out.
  *
  * The blocks are those of Goto and van de Geijn, "Anatomy of high-performance matrix
  * multiplication" (2008). */
@@ -21,8 +22,8 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/matrices.h"
 
-/* RB_EUNSUPPORTED: no such product, or others are quicker here, which shapes and the numeric class
- * alone decide.  RB_ENOMEM. */
+/* RB_EUNSUPPORTED: not a product of this kind, or another kernel is quicker here, which shapes and
+ * the numeric class alone decide.  RB_ENOMEM. */
 int rb_cpu_product(struct rb_cpu *cpu, const struct rb_matrices *s, enum rb_dtype factors,
                    bool bias, struct rb_kernel **ret_kernel);
 

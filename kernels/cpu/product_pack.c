@@ -13,10 +13,11 @@ enum { ROWS = RB_TILE_ROWS, LANES = 8, LINE = 16 };
 /* How wide panels are: known when loops are compiled. */
 enum { NARROW = 16, WIDE = 24 };
 
-/* Panels that are written at a time, so that their places in the cache are not each other's. */
+/* How many panels are written at a time, so that they do not take each other's places in the cache.
+ */
 enum { BESIDE = 8 };
 
-/* So far ahead what is copied is on its way: rows, or numbers of a row. */
+/* How far ahead of the copy memory is fetched: rows, or numbers of a row. */
 enum { ROWS_AHEAD = 8, AHEAD = 4 * LINE };
 
 /* Pairs of 4 x 4 blocks turned around: in r[i] row i, its first four numbers and its others. */
@@ -86,7 +87,7 @@ void rb_turn(const float *from, int64_t step, int64_t rows, int64_t columns, flo
             to[c * to_step + r] = from[r * step + c];
 }
 
-/* The rows of `from` behind the n-th are its first one once more; their lanes are zeros then. */
+/* The rows of `from` behind the n-th are its first one once more; here their lanes become zeros. */
 static void clear_lanes(float *to, int64_t step, int64_t depth, int64_t n, int64_t end)
 {
     for (int64_t k = 0; k < depth && n < end; k++)
@@ -130,8 +131,8 @@ static void copy_part(const float *a, int64_t step, int64_t depth, int64_t n, fl
     }
 }
 
-/* Line by line of all strips: in the first cache they may have the same places, so that of what is
- * written bit by bit nothing stays there. */
+/* Line by line of all strips: strips may have the same places in the first cache, where a line that
+ * is written bit by bit would not stay. */
 RB_AVX2 void rb_pack_turned_rows(const float *a, int64_t step, int64_t n, int64_t depth,
                                  int64_t apart, float *strips)
 {

@@ -3,8 +3,8 @@
  *
  * product, attention_blocked, conv_direct, conv_weights > [product_pack]
  *
- * A strip is RB_TILE_ROWS rows of a, a panel 16 or 24 columns of b: for each k so many numbers side
- * by side, zeros where there are no further rows or columns.  Strips and panels of a block lie
+ * A strip is RB_TILE_ROWS rows of a, a panel 16 or 24 columns of b: for each k that many numbers
+ * side by side, zeros where there are no further rows or columns.  Strips and panels of a block lie
  * `apart` numbers from each other, with those of other runs in between. */
 #ifndef RB_KERNELS_CPU_PRODUCT_PACK_H
 #define RB_KERNELS_CPU_PRODUCT_PACK_H
@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A tile is as many elements as fit 12 of 16 registers; the others are factors.  Of all shapes it
- * is the one with the fewest loads to a multiplication. */
+/* A tile is as many elements as fit 12 of 16 registers; the others are factors.  Of all shapes this
+ * one has the fewest loads to a multiplication. */
 enum { RB_TILE_ROWS = 4, RB_TILE_COLUMNS = 24 };
 
 /* Rows [0, n) of which each begins at rows[i]; k from `first` on, `depth` of them. */
@@ -23,8 +23,8 @@ void rb_pack_rows(const float *const *rows, int64_t n, int64_t first, int64_t de
 void rb_pack_turned_rows(const float *a, int64_t step, int64_t n, int64_t depth, int64_t apart,
                          float *strips);
 
-/* The part [from, to) of a strip's k outside of which it is zeros, as what is masked is: there a
- * product adds nothing.  To four steps. */
+/* The part [from, to) of a strip's k, in units of four steps, outside of which the strip is zeros,
+ * as masked scores are: there a product adds nothing. */
 struct rb_strip_part {
     int64_t from, to;
 };

@@ -15,8 +15,8 @@ enum { ROWS = RB_TILE_ROWS, COLUMNS = RB_TILE_COLUMNS, LANES = 8, VECTORS = COLU
 /* Numbers of a strip that are on their way from the second cache while others are multiplied. */
 enum { AHEAD = 32 * ROWS };
 
-/* So many samples in a microbatch: their product with sums is so short that where its loop ends is
- * guessed wrong too often, so it has none. */
+/* This many samples in a microbatch: their product into sums is so short that the end of its loop
+ * is predicted wrong too often, so it has no loop. */
 enum { FEW = 16 };
 
 /* For each row, or vector, of a tile: written out, so that they are registers. */
@@ -94,7 +94,7 @@ RB_AVX2 static RB_INLINE void write_wide(float *const *row, int64_t column, cons
 #undef END
 }
 
-/* Of whole vectors the rows that are there; the others are written beside. */
+/* Writes whole vectors of the rows that exist; the other rows go to `beside`. */
 RB_AVX2 static __attribute__((noinline)) void
 write_some(const struct rb_tile_place *place, const float *strip, const float *panel, int64_t depth)
 {
@@ -110,7 +110,7 @@ write_some(const struct rb_tile_place *place, const float *strip, const float *p
         write_wide(at, 0, place->bias, place->first, strip, panel, depth, 1);
 }
 
-/* What is there of it. */
+/* Writes what exists of a tile. */
 RB_AVX2 static __attribute__((noinline)) void
 write_part(const struct rb_tile_place *place, const float *strip, const float *panel, int64_t depth)
 {
@@ -144,8 +144,8 @@ RB_AVX2 void rb_tile_write(const struct rb_tile_place *place, const float *strip
 
 #define CLEAR(r, v) c[r][v] = _mm256_setzero_ps();
 
-/* Row by row, from memory: for tiles at the edges, and where some summand is beyond the limit, or
- * no number. */
+/* Adds row by row, from memory: for tiles at the edges, and where some summand is beyond the limit,
+ * or not a number. */
 static __attribute__((noinline)) void
 add_rows(float tile[ROWS][COLUMNS], const struct rb_fixed *into, const struct rb_tile_place *place)
 {
@@ -164,7 +164,7 @@ RB_AVX2 static RB_INLINE void add_eight(int32_t *sum, __m256 g, __m256 scale, bo
                         _mm256_add_epi32(old, _mm256_cvtps_epi32(_mm256_mul_ps(g, scale))));
 }
 
-/* A tile of which not all is there, or some of it is beyond the bound. */
+/* A tile that is not whole, or of which some is beyond the bound. */
 RB_AVX2 static __attribute__((noinline)) void add_part(const struct rb_tile_sums *sums,
                                                        const struct rb_tile_place *place,
                                                        const float *strip, const float *panel,

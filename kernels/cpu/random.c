@@ -6,7 +6,7 @@
 #include "base/hash.h"
 #include "kernels/cpu/vector.h"
 
-/* What is left is rounded up to a FEW of them, which make whole vectors. */
+/* The last blocks are rounded up to a multiple of FEW, which make whole vectors. */
 enum { BLOCKS = 64, FEW = 16, ROUNDS = 10 };
 
 /* Words of blocks [block, block + n), n <= BLOCKS, four each. */

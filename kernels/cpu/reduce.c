@@ -199,7 +199,7 @@ REDUCE(f64, double, -INFINITY, a + b)
 REDUCE(i32, int32_t, INT32_MIN, (int32_t)((uint32_t)a + (uint32_t)b))
 REDUCE(i64, int64_t, INT64_MIN, (int64_t)((uint64_t)a + (uint64_t)b))
 
-/* The output's axes, with reduced ones as 1, whichever way the output was written. */
+/* The output's axes, with reduced ones as 1, whether or not the output has them. */
 static int reduced_type(const struct rb_call *call, struct rb_tensor_type *ret_type,
                         int64_t *ret_divisor, struct rb_why *why)
 {

@@ -9,17 +9,17 @@
 
 enum { ROWS = RB_WIDE_ROWS, LANES = RB_WIDE_LANES, PANEL = RB_WIDE_COLUMNS };
 
-/* So many samples at most are gone through at once, fewer where their panels (bytes) would not stay
- * in the second cache. */
+/* At most MOST samples are gone through at once, fewer where their panels would take more than
+ * PANELS bytes of the second cache. */
 enum { MOST = 4 * PANEL, PANELS = 1 << 20 };
 
-/* Fewer samples leave lanes empty.  More, or more than FEW_SAMPLES
- * of a w that stays in cache, are a product that pays for packing both factors. */
+/* Fewer samples leave lanes empty.  More, or more than FEW_SAMPLES with a w that stays in cache,
+ * pay for packing both factors. */
 enum { MOST_SAMPLES = MOST, FEW_SAMPLES = 64, LEAST_SAMPLES = 12 };
 enum { LEAST_DEPTH = 64, LEAST_ROWS = 8, LARGE = 1 << 19 };
 
-/* What so few rows of w are multiplied with in no time is not worth the 4 MB of code that oneDNN
- * writes for a product. */
+/* A product with less than FEW rows of w takes so little time that it is not worth the 4 MB of code
+ * that oneDNN writes for it. */
 enum { FEW = 64, MOST_OF_FEW = 512 };
 
 struct samples {
@@ -32,7 +32,7 @@ struct samples {
 
 #if defined(__x86_64__)
 
-/* Samples of the runs, one list, and what is made of them. */
+/* The samples of all runs in one list, and what is made of them. */
 struct list {
     int64_t n;
     const rb_word *x[MOST];
@@ -40,9 +40,9 @@ struct list {
     rb_word *packed;
 };
 
-/* Outputs [j, j + n) of all samples, LANES at most and ROWS at least: the second ROWS may be some
- * of the first again.  While the first panel is multiplied with the first of them the rows of the
- * next LANES are fetched. */
+/* Outputs [j, j + n) of all samples, LANES at most and ROWS at least: the second ROWS may overlap
+ * the first.  While the first panel is multiplied with the first ROWS, rows of the next LANES are
+ * fetched. */
 static void some_outputs(const struct list *list, const struct samples *s, const rb_word *w,
                          int64_t j, int64_t n, float *sums)
 {
@@ -92,7 +92,7 @@ static void run_list(struct list *list, const struct samples *s, const rb_word *
     float sums[MOST / PANEL * LANES * PANEL];
 
     rb_wide_turn(list->x, list->n, s->words, list->packed);
-    for (int64_t at = 0; at < s->n; at += LANES) { /* the last may be some of those before again */
+    for (int64_t at = 0; at < s->n; at += LANES) { /* the last may overlap those before */
         const int64_t n = s->n < LANES ? s->n : LANES, j = at + n > s->n ? s->n - n : at;
         const __mmask16 mask = n < LANES ? (__mmask16)((1u << n) - 1) : 0xffff;
         const float *panel = sums;
@@ -115,7 +115,7 @@ static int64_t most_at_once(int64_t words)
     return cached < PANEL ? PANEL : cached < MOST ? cached : MOST;
 }
 
-/* Of so many: no more than that, and about as many each time. */
+/* How many of `samples` go at once: no more than stay in cache, and about as many each time. */
 static int64_t samples_at_once(int64_t samples, int64_t words)
 {
     const int64_t most = most_at_once(words), times = (samples + most - 1) / most;
@@ -150,7 +150,7 @@ static void samples_run(struct rb_kernel *kernel, const void *const *in, void *c
     samples_each(kernel, 1, &in, &out, key);
 }
 
-/* Pairs of w are words as it is. */
+/* Pairs of w are words as they lie. */
 static bool suits(const struct rb_matrices *s)
 {
     const int64_t most = s->n < FEW             ? MOST_OF_FEW

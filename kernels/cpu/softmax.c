@@ -14,11 +14,11 @@ struct softmax {
     struct rb_kernel base;
     struct rb_call_split at;
     bool logarithm;
-    float *row; /* one that is to be rounded; NULL: the output is float32 */
+    float *row; /* a row that is to be rounded; NULL: the output is float32 */
 };
 
-/* How much of a row is left when what is masked at its end goes, 32 elements at a time: keys behind
- * a query.  Something is left in any case. */
+/* How much of a row is left without what is masked at its end (keys behind a query), 32 elements at
+ * a time.  Something is left in any case. */
 static RB_INLINE int64_t seen_of(const float *x, int64_t n)
 {
     const uint32_t masked = 0xff800000u; /* -infinity */
@@ -53,7 +53,7 @@ RB_CLONES static void softmax_rows(const float *restrict x, float *restrict y, i
         for (int64_t i = 0; i < seen; i++)
             y[i] *= scale;
         for (int64_t i = seen; i < n; i++)
-            y[i] = 0.0f * scale; /* a NaN is one everywhere */
+            y[i] = 0.0f * scale; /* a NaN makes the whole row NaN */
     }
 }
 

@@ -24,7 +24,7 @@ static RB_INLINE void rb_square_sums_add(struct rb_square_sums *squares, const i
     RB_LANE_ADD(squares->lane, RB_LANES, 0, (int64_t)n, (double)sum[at_] * (double)sum[at_]);
 }
 
-/* Of the sums times 2^-exponent * scale. */
+/* The squares of the sums times 2^-exponent * scale. */
 static RB_INLINE double rb_square_sums_join(struct rb_square_sums *squares, int exponent,
                                             double scale)
 {

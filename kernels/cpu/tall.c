@@ -12,17 +12,17 @@ enum { ROWS = RB_WIDE_ROWS, LANES = RB_WIDE_LANES, COLUMNS = RB_WIDE_COLUMNS };
 /* Rows that are gone through together: words that lie side by side are a line. */
 enum { GROUP = LANES };
 
-/* So deep are panels at most, of which so many (bytes) stay in the second cache while rows go
- * through.  Rows that lie, which may have to be put together for each block, want wide ones. */
+/* DEPTH is the most words of a panel; PANELS bytes of panels stay in the second cache while rows go
+ * through.  Rows that lie, which may have to be put together for each block, want wide panels. */
 enum { DEPTH = 1024, DEPTH_OF_LYING = 384, PANELS = 1 << 19 };
 
-/* Fewer rows do not pay for packing, but where pairs have to be put together in any case: of a
- * large b for few rows, too, then all runs at once.  So shallow a product is memory, that of c, and
- * not worth the 4 MB of code that oneDNN writes for it. */
+/* Fewer rows do not pay for packing, except where pairs have to be put together in any case: with a
+ * large b for few rows, too, then of all runs at once.  A product as shallow as SHALLOW costs the
+ * memory of c, and is not worth the 4 MB of code that oneDNN writes for it. */
 enum { LEAST_ROWS = 384, LEAST_ROWS_OF_PAIRS = 65, FEW_ROWS = 8, LARGE = 1 << 19 };
 enum { LEAST_COLUMNS = 32, LEAST_DEPTH = 64, SHALLOW = 32 };
 
-/* More rows a run than this gain nothing from others'. */
+/* A run of more rows than this gains nothing from those of other runs. */
 enum { MOST_ROWS_EACH = 64 };
 
 struct tall {
@@ -74,7 +74,7 @@ static void pack_turned(const struct block *block, const rb_word *from, int64_t 
     }
 }
 
-/* Rows of a, or columns of b, of which a factor has `all`: [first, first + n) of them. */
+/* Packs [first, first + n) of the `all` rows of a, or columns of b. */
 static void pack(const struct block *block, const void *from, int64_t all, bool turned,
                  int64_t first, int64_t n, rb_word *panels)
 {
@@ -107,8 +107,8 @@ static struct rb_wide_strip find_rows(const struct block *block, const rb_word *
         a + i * tall->words + block->k, false, tall->words, 1, block->depth, NULL, 0};
 }
 
-/* What comes behind these rows of a: those that lie begin anywhere in a line.  Of pairs that are
- * put together each half of a group fetches one of the two rows. */
+/* Fetch what comes behind these rows of a.  Rows that lie may begin anywhere in a line.  Where
+ * pairs are put together, each half of a group fetches one of the two rows. */
 static void fetch_behind(const struct block *block, const rb_word *a, int64_t i,
                          struct rb_wide_strip *strip)
 {
@@ -125,7 +125,7 @@ static void fetch_behind(const struct block *block, const rb_word *a, int64_t i,
             (const char *)((const uint16_t *)a + (2 * block->k + second) * tall->m + last);
 }
 
-/* A tile of which not all rows or columns are there: by way of a whole one. */
+/* A tile of which not all rows or columns exist: by way of a whole one. */
 static void multiply_part(const struct rb_wide_strip *strip, const rb_word *panel, bool pairs,
                           int64_t rows, int64_t columns, const struct rb_wide_place *place)
 {
@@ -142,7 +142,7 @@ static void multiply_part(const struct rb_wide_strip *strip, const rb_word *pane
         memcpy(place->to + r * place->step, tile + r * COLUMNS, row);
 }
 
-/* A strip, of which so many rows are there, times all panels, to where c has its first row. */
+/* A strip, of which `rows` rows exist, times all panels; c is where its first row goes. */
 static void go_through(const struct block *block, struct rb_wide_strip *strip, int64_t rows,
                        float *c)
 {

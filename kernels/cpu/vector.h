@@ -3,7 +3,7 @@
  *
  * RB_CLONES compiles a function for several instruction sets and picks one when the program is
  * loaded.  Every float operation is IEEE's and none is contracted, so the clones of an elementwise
- * loop agree.  A sum is written with a fixed number of lanes that are joined in a fixed order; then
+ * loop agree.  A sum is written with a fixed number of lanes that are joined in a fixed order, so
  * it does not matter how many of them fit a register. */
 #ifndef RB_KERNELS_CPU_VECTOR_H
 #define RB_KERNELS_CPU_VECTOR_H
@@ -21,14 +21,15 @@
 #define RB_CLONES
 #endif
 
-/* Sanitizers make so much of what is inlined everywhere that one file takes a compiler minutes. */
+/* With sanitizers, code that is inlined everywhere grows so much that a compiler takes minutes for
+ * one file. */
 #if RB_SANITIZED
 #define RB_INLINE inline
 #else
 #define RB_INLINE inline __attribute__((always_inline))
 #endif
 
-/* A function of AVX-512, for who has asked whether there is any. */
+/* A function of AVX-512; its caller has asked whether the processor has it. */
 #if defined(__x86_64__)
 #define RB_WIDE __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
 #endif
@@ -121,8 +122,8 @@ static RB_INLINE float rb_max(const float *x, int64_t n)
     return lane[0];
 }
 
-/* The largest of what is a number; -infinity where nothing is.  One instruction where rb_max takes
- * four, for whoever sees a NaN by other means. */
+/* The largest element that is a number; -infinity where none is.  One instruction where rb_max
+ * takes four, for callers that notice a NaN by other means. */
 static RB_INLINE float rb_most(const float *x, int64_t n)
 {
     float lane[RB_LANES], half[RB_LANES / 2], quarter[RB_LANES / 4];

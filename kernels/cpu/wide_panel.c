@@ -14,7 +14,7 @@ int rb_wide_vectors(int64_t columns)
     return vectors == VECTORS + 1 ? 2 : vectors < VECTORS ? (int)vectors : VECTORS;
 }
 
-/* Lanes behind the last column are that one once more. */
+/* Lanes behind the last column repeat it. */
 RB_WIDE static void turn_lanes(const rb_word *const *column, int64_t columns, int64_t words,
                                rb_word *to, int64_t step)
 {

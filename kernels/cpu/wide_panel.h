@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Panels: the factor of a product that is gone through in vectors, in the order in which tiles do.
+/* Panels: the factor of a product that tiles read in vectors, in the order in which they read it.
  *
  * mix, samples, tall > [wide_panel], wide_tile > pairs
  *
- * A panel is up to 48 columns, for each step along k so many words side by side; those behind the
- * last column are anything.  Four vectors are two panels of two: one alone has too few chains to
- * keep multipliers busy. */
+ * A panel is up to 48 columns, for each step along k that many words side by side; words behind the
+ * last column may be anything.  Four vectors become two panels of two: a panel of one vector has
+ * too few chains to keep the multipliers busy. */
 #ifndef RB_KERNELS_CPU_WIDE_PANEL_H
 #define RB_KERNELS_CPU_WIDE_PANEL_H
 
 #include "kernels/cpu/wide_tile.h"
 
-/* Vectors of the next panel where so many columns are left. */
+/* How many vectors the next panel has where `columns` are left. */
 int rb_wide_vectors(int64_t columns);
 
 /* Columns whose words along k are side by side: column j begins at column[j]. */

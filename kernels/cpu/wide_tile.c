@@ -8,7 +8,7 @@ enum { ROWS = RB_WIDE_ROWS, LANES = RB_WIDE_LANES, VECTORS = RB_WIDE_VECTORS };
 #define EACH_ROW(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7)
 
 /* Where rows lie side by side they have one address, otherwise steps and lines have one length:
- * what is known when this is compiled leaves registers to the rest. */
+ * what is known when this is compiled takes no registers. */
 RB_DOTS static RB_INLINE void multiply(const struct rb_wide_strip *strip, const rb_word *panel,
                                        const struct rb_wide_place *place, int vectors, bool pairs,
                                        bool lies)

@@ -4,13 +4,13 @@
  *
  * samples, tall > wide_panel, [wide_tile] > pairs
  *
- * Of the strip a word at a time is multiplied with vectors of the panel, so it is neither packed
- * nor turned: rows are gone through where they lie, whether their words are side by side or those
- * of the 8 rows are.  Each element is one chain of fused multiply-adds in the order of k.
+ * One word of the strip at a time is multiplied with vectors of the panel, so the strip is neither
+ * packed nor turned: its rows are read where they lie, whether the words of a row or those of the 8
+ * rows are side by side.  Each element is one chain of fused multiply-adds in the order of k.
  *
  * A core multiplies at its peak this way (Zen 4: 117 GFLOP/s of float32) as long as the panel is in
- * its second cache and the strip arrives in time, for which each tile may fetch lines that others
- * will want. */
+ * its second cache and the strip arrives in time, for which each tile may fetch lines that later
+ * tiles will want. */
 #ifndef RB_KERNELS_CPU_WIDE_TILE_H
 #define RB_KERNELS_CPU_WIDE_TILE_H
 
@@ -27,7 +27,8 @@ struct rb_wide_strip {
     int64_t row;   /* words from row to row; 1 where it lies */
     int64_t step;  /* words along k, from one to the next; 1 where it does not lie */
     int64_t words; /* along k */
-    /* Fetched meanwhile, a line a step: `pace` bytes apart, a line's where it does not lie. */
+    /* Lines to fetch meanwhile, one a step, `pace` bytes apart: a line's size where it does not
+     * lie. */
     const char *ahead;
     int64_t pace;
 };
@@ -36,11 +37,12 @@ struct rb_wide_strip {
 struct rb_wide_place {
     float *to;
     int64_t step;
-    bool onto;         /* what is there already: the part of the chain before this one */
+    bool onto;         /* add to what is there: the part of the chain before this one */
     const float *bias; /* by column, added last; NULL: none */
 };
 
-/* Of each row as many vectors as the panel has, [words][vectors][RB_WIDE_LANES]. */
+/* Makes `vectors` vectors of each row, as many as the panel has: [words][vectors][RB_WIDE_LANES].
+ */
 void rb_wide_multiply(const struct rb_wide_strip *strip, const rb_word *panel, int vectors,
                       bool pairs, const struct rb_wide_place *place);
 

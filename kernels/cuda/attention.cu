@@ -97,7 +97,7 @@ int make(struct rb_cuda *cuda, const struct rb_call *call, const struct rb_atten
     if (work.at.bytes > RB_TILE_MOST || work.tiles(s->queries) > INT32_MAX ||
         work.tiles(s->keys) > INT32_MAX)
         return rb_call_refuse(call, RB_EUNSUPPORTED, why, "a GPU has no room for such rows");
-    if (!rb_gpu_enter(cuda->gpu)) /* what is allowed below is of the thread's GPU */
+    if (!rb_gpu_enter(cuda->gpu)) /* the limits set below are those of the thread's GPU */
         return rb_gpu_check(cuda->gpu, why);
     if (work.grad)
         err = rb_cuda_need(cuda, (size_t)(s->batch * s->queries + 1) * sizeof(float), why);

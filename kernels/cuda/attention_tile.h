@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tile of attention: where its matrices lie, and what both ways do with them.
+/* A tile of attention: where its matrices lie, and what forward and backward both do with them.
  *
  * attention > [attention_tile] > attention_forward, attention_backward */
 #ifndef RB_KERNELS_CUDA_ATTENTION_TILE_H
@@ -15,14 +15,15 @@ extern "C" {
 namespace
 {
 
-/* Places of the matrices of a tile in shared memory, in bytes; rows and columns as they are padded.
- * Forward: `own` are queries, `sum` results.  Backward: rows that a block stays with, and their
- * gradients; `other` are those that it goes through.  What a way does not use is not there. */
+/* Places of the matrices of a tile in shared memory, in bytes; rows and columns are padded.
+ * Forward: `own` are queries, `sum` results.  Backward: `own` are the rows that a block stays with,
+ * `sum` their gradients.  `other` are the rows that the block goes through.  A matrix that a
+ * direction does not use is not there. */
 struct layout {
     int rows, depth, width;
     size_t own[2], other[2]; /* [rows, depth] and [rows, width] */
     size_t score, gradient;  /* float [rows, rows] */
-    size_t p, d;             /* the same as factors: in their place where these are floats */
+    size_t p, d;             /* the same as factors: in the same place where factors are floats */
     size_t sum[2];           /* float [rows, depth] and [rows, width] */
     size_t most, total;      /* a float a row */
     size_t kept;             /* a byte for each score: does dropout keep it? */
@@ -81,7 +82,7 @@ struct __attribute__((aligned(16), may_alias)) piece {
     uint32_t words[4];
 };
 
-/* What both ways need: T is what factors are kept as. */
+/* What forward and backward both need; T is the type of factors. */
 template <class T> struct common {
     struct rb_attention s;
     struct layout at;
@@ -176,7 +177,7 @@ template <class T> struct common {
         });
     }
 
-    /* What that makes of a probability of the tile: its factor. */
+    /* The factor that dropout gives a probability of the tile. */
     RB_GPU float factor(const struct rb_tile &tile, int64_t i, int64_t j) const
     {
         if (!s.drops)

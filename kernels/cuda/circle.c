@@ -79,7 +79,7 @@ void rb_cuda_circle_stop(struct rb_circle *base)
     rb_gpu_circle_stop(((struct circle *)base)->gpu);
 }
 
-/* It is the same one, with another inside. */
+/* It is the same circle, with another rb_gpu_circle inside. */
 int rb_cuda_circle_shrink(struct rb_circle *base, const int *gone, int n,
                           struct rb_circle **ret_circle, struct rb_why *why)
 {

@@ -3,8 +3,8 @@
  *
  * conv.cu > [columns] > launch.h
  *
- * All of it is of one group and one tile: some samples, whole; or of one sample some places of the
- * output, or some channels of the input, where all would not fit. */
+ * Everything here is for one group and one tile: some whole samples; or, where a whole sample would
+ * not fit, some places of its output or some channels of its input. */
 #ifndef RB_KERNELS_CUDA_COLUMNS_H
 #define RB_KERNELS_CUDA_COLUMNS_H
 
@@ -13,7 +13,7 @@
 
 struct rb_conv_shape {
     struct rb_window w;
-    int64_t group, m, c; /* of a group: outputs and inputs */
+    int64_t group, m, c; /* groups; outputs and inputs of one */
     int64_t in, out, kernel, depth;
 };
 

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Convolutions as matrix products: the windows of some samples are written out as columns, and
- * multiplied.  How many samples at a time, and which part of one that is too large for the memory
- * that there is to be for it, depends on the shape alone.
+ * multiplied.  How many samples go at a time, and which part of a sample that is too large for
+ * SCRATCH bytes, depends on the shape alone.
  *
  *     y[M, places] = w[M, depth] columns[depth, places]          depth: channels x kernel elements
  *     columns = w' dy, and each input sums what its windows hold of it
  *     dw += dy[M, samples x places] columns[depth, samples x places]'
  *
- * Factors are float32 or bfloat16, and so are the columns that are copied from one; those that are
- * a product are sums still, and float32.  Where cuDNN is there it may do all of it; not for
- * gradients of weights from bfloat16, which it would round to that, and these are summed once more.
- */
+ * Factors are float32 or bfloat16, and so are columns that are copied from a factor; columns that
+ * are a product are still sums, and float32.  Where cuDNN is there it may do all of it, but not
+ * gradients of weights from bfloat16: it would round them to bfloat16, and they are summed once
+ * more. */
 #include "kernels/cuda/columns.h"
 
 namespace
 {
 
-/* Of memory for columns.  On the host so little that tests come to every way. */
+/* Bytes of memory for columns.  On the host there are so few that tests come to every way. */
 #ifdef __CUDACC__
 enum { SCRATCH = 256 << 20 };
 #else
 enum { SCRATCH = 64 << 10 };
 #endif
 
-/* Rows of what is the kernel's own start at multiples of 16 bytes. */
+/* Rows of the kernel's own matrices start at multiples of 16 bytes. */
 static const int64_t EVEN = 8;
 
 int64_t even(int64_t elements)
@@ -50,11 +50,12 @@ struct conv : rb_work {
     bool slices; /* call->slices */
     size_t out_bytes;
     struct rb_gpu_conv *whole; /* all at once, by the library; or NULL */
-    /* A tile: so many samples, and of each so many places, or channels where inputs are made.  One
-     * of both is all there are, or the other is 1.  0: there is nothing to do. */
+    /* A tile: `chunk` samples, and of each `part` places, or channels where inputs are made.
+     * `part` is all there are, or `chunk` is 1.  0: there is nothing to do. */
     int64_t chunk, part;
     int64_t row; /* of the columns, in elements */
-    /* Of a tile; of all but the first where they are added up; of a last one that is smaller. */
+    /* The product of a tile; of all tiles but the first where they are added up; of a last tile
+     * that is smaller. */
     struct rb_gpu_product *product, *more, *last;
 
     int64_t samples() const
@@ -122,7 +123,7 @@ struct conv : rb_work {
             columns_as<float>(cuda, tile, x);
     }
 
-    /* Behind the columns. */
+    /* The rows lie behind the columns. */
     template <class T>
     const void *rows_as(struct rb_cuda *cuda, const struct rb_conv_tile &tile, const void *dy)
     {
@@ -234,7 +235,8 @@ int read_shape(const struct rb_call *call, struct conv *work, struct rb_why *why
     return 0;
 }
 
-/* As many samples as there is to be memory for, or as much of one; returns what that takes. */
+/* As many samples as fit in SCRATCH, or as much of one sample; returns the bytes that this takes.
+ */
 size_t fit(struct conv *work)
 {
     const struct rb_conv_shape *s = &work->s;

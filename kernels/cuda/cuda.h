@@ -30,8 +30,8 @@ struct rb_twins {
     size_t n, room;
 };
 
-/* What tapes are told anew with each play (kernels/device.h): kernels get it by value, or read it
- * from the GPU's memory where they are kept on a tape. */
+/* What each play of a tape is told anew (kernels/device.h).  Kernels get it by value; those that
+ * are kept on a tape read it from the GPU's memory. */
 struct rb_cuda_key {
     uint32_t k0, k1, microbatch;
 };
@@ -51,10 +51,10 @@ struct rb_cuda {
     struct rb_device base;
     struct rb_gpu *gpu;
     struct rb_twins twins;
-    struct rb_cuda_tape *tape; /* that is being kept; NULL: none */
+    struct rb_cuda_tape *tape; /* the tape that is being kept; NULL: none */
     uint64_t moves;            /* how often scratch has moved */
     void *partial; /* RB_CUDA_PARTS numbers of 8 bytes, for sums that are made in two passes */
-    void *scratch; /* of whichever kernel runs */
+    void *scratch; /* of the kernel that runs */
     size_t scratch_bytes;
     void *spare; /* of a kernel around another (rounded.cu) */
     size_t spare_bytes;
@@ -84,16 +84,17 @@ void rb_twins_copy(struct rb_cuda *cuda, void *to, const void *from, size_t byte
  * device's: that is then an error of the GPU. */
 void *rb_twins_gpu(struct rb_cuda *cuda, const void *host);
 
-/* A kernel that is being prepared will need so much scratch: it is cuda->scratch when it runs. */
+/* A kernel that is being prepared will need `bytes` of scratch: cuda->scratch when it runs. */
 int rb_cuda_need(struct rb_cuda *cuda, size_t bytes, struct rb_why *why);
 /* The same of cuda->spare. */
 int rb_cuda_need_spare(struct rb_cuda *cuda, size_t bytes, struct rb_why *why);
 
-/* Where a kernel that is launched now is to read these; NULL: what it was given is right. */
+/* Where a kernel that is launched now is to read its key or sum; NULL: the one it was given is
+ * right. */
 const struct rb_cuda_key *rb_cuda_tape_key(struct rb_cuda *cuda);
 const struct rb_cuda_sum *rb_cuda_tape_sum(struct rb_cuda *cuda);
 
-/* From the host's words. */
+/* From the host's structs. */
 struct rb_cuda_key rb_cuda_key_of(const struct rb_key *key);
 struct rb_cuda_sum rb_cuda_sum_of(struct rb_cuda *cuda, const struct rb_fixed *into);
 
@@ -152,7 +153,7 @@ rb_cuda_prepare rb_cuda_batch_norm, rb_cuda_batch_norm_eval, rb_cuda_batch_norm_
 rb_cuda_prepare rb_cuda_max_pool, rb_cuda_max_pool_grad, rb_cuda_average_pool,
     rb_cuda_average_pool_grad;
 rb_cuda_prepare rb_cuda_dropout, rb_cuda_uniform;
-/* Another kernel on whole floats, with what is bfloat16 made so before it and rounded behind it. */
+/* Another kernel on float32: tensors of bfloat16 are widened before it and rounded behind it. */
 rb_cuda_prepare rb_cuda_rounded;
 rb_cuda_prepare rb_cuda_cross_entropy, rb_cuda_cross_entropy_grad, rb_cuda_loss, rb_cuda_loss_grad,
     rb_cuda_graph_loss;

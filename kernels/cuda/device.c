@@ -31,7 +31,7 @@ static int cuda_open(int index, struct rb_device **ret_device, struct rb_why *wh
     return 0;
 }
 
-/* Kernels that were prepared before have what there was until there is more. */
+/* Kernels that were prepared before keep the memory that there was until there is more. */
 static int need(struct rb_cuda *cuda, void **memory, size_t *room, size_t bytes, struct rb_why *why)
 {
     void *more;
@@ -144,7 +144,8 @@ static bool computes_mixed(const struct rb_call *call)
     }
 }
 
-/* What takes numbers of 16 bits as they are: some operators bfloat16, and what only moves. */
+/* Which calls take numbers of 16 bits as they are: some operators take bfloat16, and those that
+ * only move take any. */
 static bool takes_short(const struct rb_call *call)
 {
     enum rb_op_kind kind = rb_op_info(call->op)->kind;

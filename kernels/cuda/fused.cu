@@ -2,7 +2,8 @@
 /* Elementwise operators in one: a list of steps that all threads go through alike.
  *
  * What a step makes stays in registers for the next one; what a later one reads as well is kept
- * beside.  Inputs are read where a step wants them, several elements at once where all lie so. */
+ * beside.  Inputs are read where a step wants them, several elements at once where all inputs lie
+ * so. */
 #include "kernels/cuda/scalar.h"
 
 extern "C" {
@@ -111,7 +112,7 @@ template <int V> struct fused_body {
         }
     }
 
-    /* Those that training is full of have a case of their own. */
+    /* Operators that training is full of have a case of their own. */
     RB_GPU static void make(const struct step &s, const float *a, const float *b, const float *c,
                             float *r)
     {

@@ -3,7 +3,7 @@
  *
  * The gradient of a row is the sum of all places that name it.  First each place looks for the next
  * one that names the same row, and whether it is the first; then the first of each row goes along
- * its chain.  The search is quadratic in the number of places, but of nothing but numbers. */
+ * its chain.  The search is quadratic in the number of places, but looks at nothing but indices. */
 #include "kernels/cuda/launch.h"
 
 namespace

@@ -218,7 +218,7 @@ void *rb_gpu_alloc(struct rb_gpu *gpu, size_t bytes)
     if (!rb_gpu_enter(gpu))
         return NULL;
     if (cudaMalloc(&memory, bytes ? bytes : 1) != cudaSuccess) {
-        rb_gpu_forget(); /* no memory is the caller's to tell, and harms nothing */
+        rb_gpu_forget(); /* the caller reports that there is no memory; the error does no harm */
         return NULL;
     }
     rb_gpu_zero(gpu, memory, bytes);

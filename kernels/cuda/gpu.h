@@ -3,13 +3,12 @@
  *
  * device, twins, operators > [gpu] > CUDA runtime, cuBLASLt | the host
  *
- * There are two of these: gpu.c and product.c on CUDA, and gpu_host*.c, on which the same operators
- * run as plain loops in memory that the host's programs have no other way to; that one is for
- * tests.
+ * There are two of these: gpu.c and product.c on CUDA; and gpu_host*.c, for tests, on which the
+ * same operators run as plain loops, in memory that the host's programs cannot reach otherwise.
  *
- * Work is queued on one stream, and so is what is sent; nothing here waits for it but other copies
- * and rb_gpu_wait.  Those have a stream for each way, so that what is queued behind them does not
- * wait.  The first error stays: whatever follows it does nothing, and rb_gpu_check says what it
+ * Work is queued on one stream, and sends are queued with it; only the other copies and rb_gpu_wait
+ * wait for it.  The other copies have a stream for each way, so that work queued behind them does
+ * not wait.  The first error stays: every call after it does nothing, and rb_gpu_check says what it
  * was. */
 #ifndef RB_KERNELS_CUDA_GPU_H
 #define RB_KERNELS_CUDA_GPU_H
@@ -48,13 +47,14 @@ void rb_gpu_close(struct rb_gpu *gpu);
 void *rb_gpu_alloc(struct rb_gpu *gpu, size_t bytes);
 void rb_gpu_free(struct rb_gpu *gpu, void *memory);
 
-/* Host to GPU, behind what is queued and in front of what will be; `from` is the caller's again.
- * Up to some megabytes it does not wait for the GPU. */
+/* Host to GPU, behind what is queued and in front of what will be; `from` is the caller's again
+ * when this returns.  A send of up to some megabytes does not wait for the GPU. */
 void rb_gpu_send(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
 /* Host to GPU and GPU to host, behind what is queued; done when they return. */
 void rb_gpu_in(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
 void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
-/* From one place of GPUs to another, behind what is queued; and wait for all of these. */
+/* From one place of GPUs to another, behind what is queued; rb_gpu_copied waits for all of these.
+ */
 void rb_gpu_copy(struct rb_gpu *gpu, void *to, const void *from, size_t bytes);
 void rb_gpu_copied(struct rb_gpu *gpu);
 /* Queued, as kernels are; within the GPU's memory. */
@@ -76,8 +76,8 @@ void rb_gpu_launched(struct rb_gpu *gpu);
 /* ---- Tapes ----
  *
  * Between start and end what the calling thread launches, multiplies and clears is kept instead of
- * done, and may not be copied; other threads' copies are as always.  Errors in between are the
- * tape's, not the GPU's. */
+ * done; that thread may not copy to or from the host, or between GPUs.  Other threads copy as
+ * always.  Errors in between are the tape's, not the GPU's. */
 struct rb_gpu_tape;
 
 /* `bytes`: of values on the GPU that the tape's kernels may read, set with each play. */
@@ -118,8 +118,8 @@ int rb_gpu_circle_shrink(struct rb_gpu_circle *circle, const int *gone, int n,
 
 /* ---- Shelves ----
  *
- * Memory of a GPU that a file descriptor names.  It is there until nobody has it mapped and nobody
- * has the descriptor, whoever made it. */
+ * Memory of a GPU that a file descriptor names.  It is there until no process has it mapped and
+ * none has the descriptor, whichever process made it. */
 struct rb_gpu_shelf;
 
 /* At least `bytes`; *ret_bytes: how many.  The descriptor is the caller's. */
@@ -146,9 +146,8 @@ struct rb_gpu_product_shape {
     bool aligned;             /* every matrix starts at a multiple of 16 bytes */
 };
 
-/* A convolution by a library, in one call and an order that is the same each time.  Axes that there
- * are not have size and stride 1.  (x, w): y; (dy, w): dx; (dy, x): dw; all float32, or bfloat16.
- */
+/* A convolution by a library, in one call and an order that is the same each time.  Axes that are
+ * absent have size and stride 1.  (x, w): y; (dy, w): dx; (dy, x): dw; all float32, or bfloat16. */
 enum rb_gpu_conv_way { RB_GPU_CONV, RB_GPU_CONV_GRAD_X, RB_GPU_CONV_GRAD_W };
 struct rb_gpu_conv_shape {
     enum rb_gpu_conv_way way;
@@ -159,8 +158,8 @@ struct rb_gpu_conv_shape {
 
 struct rb_gpu_conv;
 
-/* RB_EUNSUPPORTED: there is no library, or it has no way for this.  ret_bytes: of memory that it
- * needs while it runs. */
+/* RB_EUNSUPPORTED: there is no library, or it has no way for this.  ret_bytes: memory that the
+ * convolution needs while it runs. */
 int rb_gpu_conv_new(struct rb_gpu *gpu, const struct rb_gpu_conv_shape *shape,
                     struct rb_gpu_conv **ret_conv, size_t *ret_bytes, struct rb_why *why);
 void rb_gpu_conv_run(struct rb_gpu_conv *conv, const void *a, const void *b, void *to,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies between host and GPU.  The host's memory is any, so it goes through rooms of pinned
- * memory; a way is used by one thread at a time.  Sends have rooms of their own: who sends a little
- * does not wait for who copies much. */
+/* Copies between host and GPU.  The host's memory may be any, so bytes go through rooms of pinned
+ * memory; one thread uses a way at a time.  Sends have rooms of their own, so that a thread that
+ * sends a little does not wait for one that copies much. */
 #include "kernels/cuda/gpu_inside.h"
 
 #include <string.h>
@@ -65,7 +65,7 @@ static size_t part_of(size_t bytes, size_t at)
     return bytes - at < RB_GPU_LANE_ROOM ? bytes - at : RB_GPU_LANE_ROOM;
 }
 
-/* Room k, of which a copy was queued. */
+/* Waits for room k, of which a copy was queued. */
 static bool wait_for(struct rb_gpu *gpu, struct rb_gpu_lane *lane, int k)
 {
     rb_gpu_note(gpu, cudaEventSynchronize(lane->rooms.done[k]), "its work failed");
@@ -125,7 +125,7 @@ static char *place_for(struct rb_gpu *gpu, size_t bytes)
     if (RB_GPU_SEND_ROOM - sends->filled < bytes) {
         sends->filling ^= 1;
         sends->filled = 0;
-        /* One that nothing was ever sent from is done. */
+        /* A room that nothing was ever sent from is done. */
         rb_gpu_note(gpu, cudaEventSynchronize(sends->rooms.done[sends->filling]),
                     "its work failed");
         if (!rb_gpu_enter(gpu))
@@ -209,7 +209,7 @@ void rb_gpu_out(struct rb_gpu *gpu, void *to, const void *from, size_t bytes)
     while (going && taken < bytes) {
         int k = (int)(taken / RB_GPU_LANE_ROOM % 2);
 
-        /* Both rooms are on their way, as far as there is so much. */
+        /* Both rooms are on their way, if there are bytes for both. */
         while (going && at < bytes && at < taken + 2 * (size_t)RB_GPU_LANE_ROOM) {
             int next = (int)(at / RB_GPU_LANE_ROOM % 2);
 

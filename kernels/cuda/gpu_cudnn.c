@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolutions by cuDNN, which is opened when the first is prepared: a machine may have none.
  *
- * Of its algorithms those are named here that add in one order, never searched for; where cuDNN
+ * Those of its algorithms that add in one order are named here, never searched for; where cuDNN
  * says that it has none of them for a shape, the backend's own way is taken (conv.cu).  Which of
- * both it is depends on the shape, the library and the GPU alone, and these are in the numeric
- * class. */
+ * the two ways it is depends on the shape, the library and the GPU alone, and these are in the
+ * numeric class. */
 #include "kernels/cuda/gpu_inside.h"
 
 #include "base/arena.h"
@@ -141,7 +141,7 @@ static bool fill(int64_t a, int64_t b, const int64_t sizes[3], int spatial, int 
     return true;
 }
 
-/* At least two: the axes in front that are none are left out. */
+/* At least two: axes in front that are absent are left out. */
 static int spatial_of(const struct rb_gpu_conv_shape *s)
 {
     return s->in[0] == 1 && s->out[0] == 1 && s->kernel[0] == 1 && s->begin[0] == 0 ? 2 : 3;

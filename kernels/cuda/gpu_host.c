@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU that is this processor: the same operators as plain loops, at once, in memory of its own.
- * For tests on machines without a GPU: arithmetic, that every copy between host and device that a
- * program needs is there, that what is sent may arrive late, and that what is told anew with each
- * play of a tape is not kept on it. */
+ * For tests on machines without a GPU: of arithmetic; that every copy between host and device that
+ * a program needs is there; that what is sent may arrive late; and that what each play of a tape is
+ * told anew is not kept on the tape. */
 #include "kernels/cuda/gpu_host.h"
 
 #include "kernels/cuda/gpu_host_send.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What it says that it has, and what one piece of memory may be. */
+/* The memory that it says it has, and the most that one piece may have. */
 enum { BYTES = 1 << 30 };
 
 enum { SEND_MOST = 1 << 20 }; /* that is sent, and not copied at once */
@@ -24,7 +24,7 @@ enum { SEND_MOST = 1 << 20 }; /* that is sent, and not copied at once */
 struct rb_gpu {
     struct rb_host_sends *sends;
     struct rb_why why; /* empty: nothing has gone wrong */
-    /* The tape that is kept, and the thread; NULL: none. */
+    /* The tape that is kept (NULL: none), and the thread that keeps it. */
     struct rb_gpu_tape *_Atomic tape;
     pthread_t keeper;
 };
@@ -324,7 +324,7 @@ double rb_gpu_marks_between(struct rb_gpu_marks *marks, size_t from, size_t to)
     return rb_gpu_enter(marks->gpu) ? (double)marks->at[to] - (double)marks->at[from] : 0;
 }
 
-/* Not at once: who asks is to go on with something else. */
+/* Not at once: a caller that asks is to go on with something else. */
 bool rb_gpu_marks_reached(struct rb_gpu_marks *marks, size_t i)
 {
     (void)i;

@@ -9,10 +9,11 @@
 extern "C" {
 #endif
 
-/* run(what); with a copy of the `bytes` of it, each time a tape is played, where one is kept. */
+/* Calls run(what).  While a tape is kept: keeps a copy of its `bytes`, and calls run with that each
+ * time the tape is played. */
 void rb_gpu_host_run(struct rb_gpu *gpu, void (*run)(void *what), const void *what, size_t bytes);
 
-/* What was sent has arrived: to be called in front of whatever looks at the memory or changes it.
+/* Lets what was sent arrive: to be called in front of everything that reads or changes the memory.
  */
 void rb_gpu_host_arrive(struct rb_gpu *gpu);
 

@@ -86,7 +86,7 @@ int rb_gpu_circle_enter(struct rb_gpu *gpu, const void *ticket, int rank, int si
     return enter(gpu, path, rank, size, ret_circle, why);
 }
 
-/* Whoever sees all in takes the file's name away: nobody else will look for it. */
+/* A rank that sees all ranks in takes the file's name away: no other rank will look for it. */
 int rb_gpu_circle_ready(struct rb_gpu_circle *circle, bool *ret_ready, struct rb_why *why)
 {
     (void)why;
@@ -112,7 +112,7 @@ static int meet(struct rb_gpu_circle *circle, bool (*over)(void *context), void 
     return 0;
 }
 
-/* Those of all ranks, or of one. */
+/* Adds up the parts of all ranks, or of one. */
 static void add_parts(const struct rb_gpu_circle *circle, int from, int32_t *out, size_t n)
 {
     memset(out, 0, n * sizeof *out);
@@ -153,7 +153,7 @@ int rb_gpu_circle_sum(struct rb_gpu_circle *circle, const int32_t *in, int32_t *
     return err;
 }
 
-/* One after the other: what the first gives lies in its part while the second takes it. */
+/* Piece by piece: what m->from gives lies in its part while m->to takes it. */
 static int move(struct rb_gpu_circle *circle, const struct rb_circle_move *m,
                 bool (*over)(void *context), void *context, struct rb_why *why)
 {
@@ -196,14 +196,14 @@ void rb_gpu_circle_leave(struct rb_gpu_circle *circle)
     free(circle);
 }
 
-/* Nothing of it is under way but while it sums. */
+/* Nothing of it is under way except during a sum or a move. */
 void rb_gpu_circle_stop(struct rb_gpu_circle *circle)
 {
     (void)circle;
 }
 
-/* All know the old file's name: theirs is a little longer.  RUBATO_HOST_SHRINKS=0: as an NCCL that
- * cannot. */
+/* All ranks know the old file's name: the new one is a little longer.  RUBATO_HOST_SHRINKS=0: as an
+ * NCCL that cannot shrink. */
 int rb_gpu_circle_shrink(struct rb_gpu_circle *circle, const int *gone, int n,
                          struct rb_gpu_circle **ret_circle, struct rb_why *why)
 {

@@ -16,7 +16,7 @@ struct rb_gpu_product {
     float *b;     /* [k, n], whichever way it is stored */
 };
 
-/* RUBATO_HOST_RELU=0: as a cuBLASLt that has no algorithm with it. */
+/* RUBATO_HOST_RELU=0: as a cuBLASLt that has no algorithm with a ReLU. */
 static bool has_relu(void)
 {
     const char *text = getenv("RUBATO_HOST_RELU");
@@ -66,7 +66,7 @@ static void put(bool is_short, void *to, int64_t i, float x)
                                  : (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* Of the matrices that start at these elements. */
+/* Takes b's matrix that starts at element `from`. */
 static void take_b(const struct rb_gpu_product *product, const void *b, int64_t from)
 {
     const struct rb_gpu_product_shape *s = &product->shape;
@@ -77,7 +77,8 @@ static void take_b(const struct rb_gpu_product *product, const void *b, int64_t 
                 get(s->short_in, b, from + (s->swap_b ? j * s->b_row + i : i * s->b_row + j));
 }
 
-/* What two floats make is a whole double, so it does not matter who contracts this. */
+/* The product of two floats is exact in a double, so it does not matter whether a compiler
+ * contracts this. */
 RB_CLONES static void add_row(double *sums, double factor, const float *row, int64_t n)
 {
     for (int64_t j = 0; j < n; j++)

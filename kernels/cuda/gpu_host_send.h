@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was sent to a processor in a GPU's place and has not arrived: it does so as late as it may,
- * in front of the next thing that is done there. */
+/* What was sent to a processor in a GPU's place and has not arrived.  A send arrives as late as it
+ * may, in front of the next thing that is done there. */
 #ifndef RB_KERNELS_CUDA_GPU_HOST_SEND_H
 #define RB_KERNELS_CUDA_GPU_HOST_SEND_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shelves of processors in GPUs' place: files in memory, which live as long as who has them. */
+/* Shelves of processors in GPUs' place: files in memory, which live as long as a process has them.
+ */
 #include "kernels/cuda/gpu.h"
 
 #include "base/arena.h"

@@ -30,13 +30,13 @@ struct rb_gpu_lane {
     struct rb_gpu_rooms rooms;
 };
 
-/* What was sent lies here until its copy's turn comes.  A room is filled from its front, and again
- * when the last copy out of it is done, while the other one is filled. */
+/* What was sent lies here until its copy's turn comes.  A room is filled from its front, then the
+ * other one; it is filled again when the last copy out of it is done. */
 struct rb_gpu_sends {
     pthread_mutex_t lock;
     struct rb_gpu_rooms rooms;
     int filling;
-    size_t filled; /* bytes of that one */
+    size_t filled; /* bytes of the one that is being filled */
 };
 
 struct rb_gpu {
@@ -58,12 +58,13 @@ struct rb_gpu {
     struct rb_why lost;
 };
 
-/* Of cuDNN as it is found; 0: there is none.  And give back what the GPU has of it. */
+/* The version of cuDNN as it is found; 0: there is none.  rb_gpu_conv_close gives back what the GPU
+ * has of it. */
 size_t rb_gpu_conv_version(void);
 void rb_gpu_conv_close(struct rb_gpu *gpu);
 
-/* An error of CUDA's stays with the thread until it is asked for.  Where one was told or harms
- * nobody: the next launch is not to take it for its own. */
+/* An error of CUDA's stays with the thread until it is asked for.  Call this for an error that was
+ * reported or does no harm, so that the next launch does not take it for its own. */
 void rb_gpu_forget(void);
 
 /* Note an error, where it is one. */

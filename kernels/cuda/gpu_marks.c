@@ -27,7 +27,7 @@ int rb_gpu_marks_new(struct rb_gpu *gpu, size_t n, struct rb_gpu_marks **ret_mar
         marks->n += err == cudaSuccess;
     }
     if (err != cudaSuccess) {
-        rb_gpu_marks_free(marks); /* the caller's to tell: it harms nothing */
+        rb_gpu_marks_free(marks); /* the caller reports it; it does no harm */
         return rb_why_set(why, RB_ENOMEM, "GPU %d: %zu events are not to be had: %s", gpu->index, n,
                           cudaGetErrorString(err));
     }
@@ -69,7 +69,7 @@ bool rb_gpu_marks_reached(struct rb_gpu_marks *marks, size_t i)
     if (!rb_gpu_enter(gpu))
         return true;
     err = cudaEventQuery(marks->at[i]);
-    if (err == cudaErrorNotReady) { /* an error to CUDA, which stays behind as others do */
+    if (err == cudaErrorNotReady) { /* an error to CUDA, which stays with the thread as others do */
         rb_gpu_forget();
         return false;
     }

@@ -7,12 +7,12 @@
  *        |                                   |                     |
  *        +------- an error ------------------+---------------------+--> aborted
  *
- * Either way kernels that wait for others end.  What is revoked keeps its ways to those who are
- * left, so that they need not find each other anew; NCCL can since 2.28.
+ * Either way kernels that wait for other ranks end.  A revoked communicator keeps its ways to the
+ * ranks that are left, so that these need not find each other anew; NCCL can do this since 2.28.
  *
- * Communicators do not block: each call may say that it is under way, and is asked again.  Nothing
- * here waits for a peer by itself.  A circle ends by being aborted, however well it was: that needs
- * nobody else. */
+ * Communicators do not block: each call may say that it is under way, and is then asked again.
+ * Nothing here waits for a peer by itself.  A circle ends by being aborted, even if nothing is
+ * wrong: that needs no other rank. */
 #include "kernels/cuda/gpu_nccl.h"
 
 #include "base/arena.h"
@@ -107,7 +107,7 @@ static int is_settled(const struct rb_nccl *nccl, ncclComm_t comm, bool *ret_set
     return 0;
 }
 
-/* Not being ready is an error to CUDA, which stays behind as others do. */
+/* Not being ready is an error to CUDA, which stays with the thread as others do. */
 static bool is_idle(const struct rb_gpu_circle *circle)
 {
     bool idle = cudaStreamQuery(circle->stream) == cudaSuccess;
@@ -135,9 +135,9 @@ static bool is_drained(const struct rb_gpu_circle *circle)
     return false;
 }
 
-/* NCCL waits in it until the communicator's kernels have ended and its threads are gone, though the
- * communicator does not block otherwise.  There is no asking afterwards: an answer that is none
- * says that some of it may be there for good. */
+/* In an abort NCCL waits until the communicator's kernels have ended and its threads are gone,
+ * though the communicator does not block otherwise.  It cannot be asked afterwards: an answer other
+ * than success says that some of it may be there for good. */
 static void abort_comm(struct rb_gpu_circle *circle, ncclComm_t comm)
 {
     if (circle->nccl->abort(comm) == ncclSuccess)
@@ -147,7 +147,7 @@ static void abort_comm(struct rb_gpu_circle *circle, ncclComm_t comm)
         rb_gpu_fail(circle->gpu, "what NCCL runs does not end");
 }
 
-/* While it is shrunk it is the parent that is under way; then there is another communicator. */
+/* While a circle is being shrunk its parent is under way; then there is another communicator. */
 int rb_gpu_circle_ready(struct rb_gpu_circle *circle, bool *ret_ready, struct rb_why *why)
 {
     bool settled = true;
@@ -164,7 +164,7 @@ int rb_gpu_circle_ready(struct rb_gpu_circle *circle, bool *ret_ready, struct rb
     return is_settled(circle->nccl, circle->comm, ret_ready, why);
 }
 
-/* Revoked, so that nothing of it runs. */
+/* Revokes the communicator, so that nothing of it runs. */
 static bool revoke_comm(struct rb_gpu_circle *circle)
 {
     const struct timespec moment = {0, 200000};
@@ -197,7 +197,8 @@ void rb_gpu_circle_stop(struct rb_gpu_circle *circle)
         abort_comm(circle, RB_TAKE(circle->comm));
 }
 
-/* NCCL sorts what it is given, and writes the communicator when it has made it. */
+/* NCCL sorts the ranks that it is given, so it gets a copy; it writes circle->comm when it has made
+ * the communicator. */
 static ncclResult_t shrink_comm(struct rb_gpu_circle *circle, const int *gone, int n)
 {
     RB_CLEANUP(rb_freep) int *ranks = rb_alloc((size_t)n * sizeof *ranks);
@@ -252,7 +253,7 @@ void rb_gpu_circle_leave(struct rb_gpu_circle *circle)
     if (!circle)
         return;
     if (cudaSetDevice(circle->gpu->index) == cudaSuccess) {
-        if (circle->parent) /* what it makes still ends with it, or is there */
+        if (circle->parent) /* a communicator that it still makes ends with it, or is there */
             abort_comm(circle, circle->parent);
         if (circle->comm)
             abort_comm(circle, circle->comm);

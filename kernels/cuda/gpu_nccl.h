@@ -10,7 +10,7 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-/* What is called of it. */
+/* The functions of NCCL that are called. */
 struct rb_nccl {
     ncclResult_t (*id)(ncclUniqueId *);
     ncclResult_t (*init)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *);
@@ -26,14 +26,14 @@ struct rb_nccl {
     ncclResult_t (*group_start)(void);
     ncclResult_t (*group_end)(void);
     ncclResult_t (*abort)(ncclComm_t);
-    ncclResult_t (*revoke)(ncclComm_t, int); /* NULL, both of these: too old to shrink */
+    ncclResult_t (*revoke)(ncclComm_t, int); /* both NULL: too old to shrink */
     ncclResult_t (*shrink)(ncclComm_t, int *, int, ncclComm_t *, ncclConfig_t *, int);
     const char *(*error)(ncclResult_t);
 };
 
-/* It is opened when it is first asked for: a machine may have none.  The same each time, and as
- * long as the process is there; NULL and a sentence, RB_EUNSUPPORTED: there is none.  Any thread
- * may ask. */
+/* NCCL, opened when it is first asked for: a machine may have none.  The result is the same each
+ * time, and is there as long as the process is; NULL and a sentence, RB_EUNSUPPORTED: there is
+ * none.  Any thread may ask. */
 const struct rb_nccl *rb_nccl_open(struct rb_why *why);
 
 /* RB_EPEER, and what NCCL calls it. */
@@ -43,13 +43,13 @@ int rb_nccl_refuse(const struct rb_nccl *nccl, ncclResult_t status, const char *
 struct rb_gpu_circle {
     const struct rb_nccl *nccl;
     struct rb_gpu *gpu;
-    ncclComm_t comm;   /* NULL while it is shrunk out of: */
-    ncclComm_t parent; /* given up as soon as there is one; NULL: entered, not shrunk */
+    ncclComm_t comm;   /* NULL while it is being shrunk out of `parent`, */
+    ncclComm_t parent; /* which is given up when comm is there; NULL: entered, not shrunk */
     int rank;
     bool stopped;
     bool used; /* a communicator did not end as it should, and may use what is below for good */
     cudaStream_t stream;
-    cudaEvent_t behind, done; /* of what is queued before a sum or move; of that */
+    cudaEvent_t behind, done; /* events: behind what is queued before a sum or move; behind that */
 };
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sums and moves of a circle that NCCL has made: each is called, is then under way, and is then
- * done; until that is so, over() and the communicator are asked whether it still can be. */
+ * done.  Until it is done, over() and the communicator are asked whether it still can be. */
 #include "kernels/cuda/gpu_inside.h"
 #include "kernels/cuda/gpu_nccl.h"
 
 #include <time.h>
 
-/* At once first: most waits are short. */
+/* The first turns do not sleep: most waits are short. */
 static void rest(int *turns)
 {
     const struct timespec moment = {0, 20000};
@@ -15,7 +15,7 @@ static void rest(int *turns)
         nanosleep(&moment, NULL);
 }
 
-/* Asking costs as much as there are links. */
+/* The cost of asking grows with the number of links. */
 static bool is_over(int turns, bool (*over)(void *context), void *context)
 {
     return turns % 16 == 0 && over(context);
@@ -27,7 +27,7 @@ static int give_up(struct rb_gpu_circle *circle, struct rb_why *why)
     return rb_why_set(why, RB_EPEER, "NCCL: another rank is gone");
 }
 
-/* Until what was called is under way on the GPU. */
+/* Waits until what was called is under way on the GPU. */
 static int settle(struct rb_gpu_circle *circle, bool (*over)(void *context), void *context,
                   struct rb_why *why)
 {
@@ -44,7 +44,8 @@ static int settle(struct rb_gpu_circle *circle, bool (*over)(void *context), voi
     }
 }
 
-/* Until the GPU has done it.  A peer's death shows as an error of the communicator or in over(). */
+/* Waits until the GPU has done it.  A peer's death shows as an error of the communicator or in
+ * over(). */
 static int wait_done(struct rb_gpu_circle *circle, bool (*over)(void *context), void *context,
                      struct rb_why *why)
 {
@@ -70,7 +71,7 @@ static int wait_done(struct rb_gpu_circle *circle, bool (*over)(void *context), 
     }
 }
 
-/* Behind what is queued on the GPU. */
+/* Begins behind what is queued on the GPU. */
 static int begin(struct rb_gpu_circle *circle, struct rb_why *why)
 {
     struct rb_gpu *gpu = circle->gpu;
@@ -85,7 +86,7 @@ static int begin(struct rb_gpu_circle *circle, struct rb_why *why)
     return rb_gpu_check(gpu, why);
 }
 
-/* What was called, and came to `status`, until the GPU has done it. */
+/* Waits for what was called, and came to `status`, until the GPU has done it. */
 static int finish(struct rb_gpu_circle *circle, ncclResult_t status, bool (*over)(void *context),
                   void *context, struct rb_why *why)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shelves by the driver's management of virtual memory, whose allocations are counted by who has
- * them: neither the owner's death nor its giving up takes memory from under a reader.  (Of handles
- * of cudaIpc* nothing is said of either.)
+/* Shelves by the driver's management of virtual memory, which counts the holders of an allocation:
+ * neither the owner's death nor its giving up the shelf takes memory from under a reader.  (For
+ * handles of cudaIpc* CUDA promises neither.)
  *
  *     owner   create > export: a descriptor > map
  *     other   the descriptor > import > map
  *
- * A module loads where there is no driver, so its functions are asked of the runtime. */
+ * A module loads where there is no driver, so the driver's functions are asked of the runtime. */
 #include "kernels/cuda/gpu_inside.h"
 
 #include "base/arena.h"
@@ -94,7 +94,7 @@ static void undo(struct rb_gpu_shelf *shelf)
         (void)shelf->calls.unreserve(shelf->at, shelf->bytes);
 }
 
-/* Where this GPU sees it.  The mapping keeps what the handle names. */
+/* Maps it where this GPU sees it.  The mapping keeps what the handle names. */
 static int map(struct rb_gpu_shelf *shelf, CUmemGenericAllocationHandle handle, size_t bytes,
                struct rb_why *why)
 {

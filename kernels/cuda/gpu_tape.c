@@ -120,7 +120,7 @@ void rb_gpu_tape_free(struct rb_gpu_tape *tape)
     if (!tape)
         return;
     if (cudaSetDevice(tape->gpu->index) == cudaSuccess) {
-        cudaStreamSynchronize(tape->gpu->stream); /* it may be played still */
+        cudaStreamSynchronize(tape->gpu->stream); /* the tape may still be playing */
         if (tape->graph)
             cudaGraphExecDestroy(tape->graph);
         if (tape->sent)

@@ -353,7 +353,7 @@ static inline bool rb_is_number(enum rb_dtype dtype)
     return dtype == RB_F32 || dtype == RB_F64 || dtype == RB_I32 || dtype == RB_I64;
 }
 
-/* f(zero) with a zero of the type that `dtype`, a number's, says. */
+/* Calls f(zero) with a zero of the type that `dtype`, a type of numbers, names. */
 template <class F> void rb_with_number(enum rb_dtype dtype, F f)
 {
     if (dtype == RB_F32)
@@ -366,8 +366,8 @@ template <class F> void rb_with_number(enum rb_dtype dtype, F f)
         f(int64_t());
 }
 
-/* Index `i` of `indices` (I64 where `wide`, else I32), counted from behind where it is negative; -1
- * where it is beyond both ends of `rows`. */
+/* Index `i` of `indices` (I64 where `wide`, else I32), counted from the end where it is negative;
+ * -1 where it is outside of `rows`. */
 static inline RB_GPU int64_t rb_row_of(const void *indices, bool wide, int64_t i, int64_t rows)
 {
     int64_t row = wide ? ((const int64_t *)indices)[i] : ((const int32_t *)indices)[i];
@@ -376,9 +376,8 @@ static inline RB_GPU int64_t rb_row_of(const void *indices, bool wide, int64_t i
     return row >= 0 && row < rows ? row : -1;
 }
 
-/* The bits of what is read there: NaN, as on cores (kernels/cpu/gather.c), or 0 where there is
- * none.
- */
+/* The bits that an index outside reads: NaN, as on cores (kernels/cpu/gather.c), or 0 for a type
+ * without NaN. */
 static inline uint64_t rb_outside(enum rb_dtype dtype)
 {
     return dtype == RB_F32   ? UINT64_C(0x7fc00000)

@@ -56,7 +56,7 @@ struct row_body {
         log_sum = (double)most + log((double)sum);
         if (lse)
             lse[row] = log_sum;
-        value = target == r.ignore ? 0 : (double)NAN; /* as on cores, of what is no class */
+        value = target == r.ignore ? 0 : (double)NAN; /* as on cores: it is no class */
         if (target != r.ignore && r.is_class(target))
             value = (1 - (double)r.smoothing) * (log_sum - (double)x[target * step]) +
                     (double)r.smoothing * (log_sum - total / (double)n);

@@ -11,7 +11,7 @@ extern "C" {
 namespace
 {
 
-/* Products that are rounded behind their bias, or that there is nothing to multiply for. */
+/* The end of products that are rounded behind their bias, or that have nothing to multiply. */
 struct finish_body {
     int64_t n, row;    /* elements of y's rows; from one row of x to the next */
     const float *x;    /* NULL: zeros */
@@ -51,7 +51,7 @@ struct matmul : rb_work {
     /* The library adds a bias of the type that it rounds to, and this one is float32: it is added
      * in a pass of its own, from rows that start at multiples of 16 bytes. */
     bool late;
-    bool cut; /* so is the ReLU, where it is not the product's */
+    bool cut; /* the ReLU has a pass of its own, where it is not the product's */
     int64_t row;
     int64_t elements;
     struct rb_gpu_product *product; /* NULL: nothing to multiply */

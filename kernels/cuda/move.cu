@@ -66,8 +66,8 @@ struct move : rb_work {
     struct rb_places places;
     int64_t n;
     size_t size;
-    bool gives, cleared; /* the places are the output's; which is zero elsewhere, */
-    size_t bytes;        /* and so large */
+    bool gives, cleared; /* the places are the output's; the output is zero elsewhere, */
+    size_t bytes;        /* and has this many bytes */
 
     template <class T> void moved(struct rb_cuda *cuda, const void *x, void *y) const
     {

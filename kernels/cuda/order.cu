@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Positions and running sums along an axis: a line is one thread's, or an element's rank is. */
+/* Positions and running sums along an axis: a thread has a line, or the rank of an element. */
 #include "kernels/cuda/launch.h"
 
 namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Elementwise operators.  Those that training is full of are compiled for their operator; the
- * others look at a number that is the same for all threads. */
+/* Elementwise operators.  Operators that training is full of are compiled one by one; the others
+ * look at a number that is the same for all threads. */
 #include "kernels/cuda/scalar.h"
 
 namespace

@@ -41,8 +41,8 @@ static cublasStatus_t layout(cublasLtMatrixLayout_t *ret, bool is_short, int64_t
     return err == CUBLAS_STATUS_SUCCESS ? set_batch(*ret, batch, stride) : err;
 }
 
-/* cuBLASLt does not promise what its relu makes of a NaN: where it is 0, one that comes out of this
- * product ends here. */
+/* cuBLASLt does not promise what its relu makes of a NaN: where that is 0, a NaN that comes out of
+ * this product ends here. */
 static cublasLtEpilogue_t epilogue_of(const struct rb_gpu_product_shape *s)
 {
     if (s->relu)
@@ -83,8 +83,8 @@ static uint32_t alignment_of(const struct rb_gpu_product_shape *s, bool is_short
     return s->aligned ? 16 : is_short ? sizeof(uint16_t) : sizeof(float);
 }
 
-/* The heuristic takes from the bias's address how well it will be aligned; there is none yet, so
- * it is shown the worst. */
+/* The heuristic takes from the bias's address how well the bias will be aligned; there is no bias
+ * yet, so it is shown the worst alignment. */
 static cublasStatus_t show_bias(struct rb_gpu_product *p, const struct rb_gpu_product_shape *s)
 {
     const void *bias = (const void *)(uintptr_t)alignment_of(s, false);

@@ -27,7 +27,8 @@ static inline RB_GPU void rb_random_block(const struct rb_cuda_key &key, uint32_
     }
 }
 
-/* Each element of a tensor with a word of its own: of(i, word).  A thread has a block of four. */
+/* Calls of(i, word) for each element of a tensor with a word of its own.  A thread has a block of
+ * four. */
 template <class Element> struct rb_drawn {
     int64_t n;
     uint32_t id;

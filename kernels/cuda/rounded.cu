@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Operators that compute in whole floats, given or asked for bfloat16: what comes in is widened
- * before them, what goes out is rounded behind them.  The bits are those of kernels that do so in
- * registers; it is the memory between that those would spare. */
+/* Operators that compute in float32, given or asked for bfloat16: their inputs are widened before
+ * them, their outputs are rounded behind them.  The bits are those of kernels that do so in
+ * registers, which would only spare the memory in between. */
 #include "kernels/cuda/number.h"
 
 namespace

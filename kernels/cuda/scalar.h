@@ -13,7 +13,7 @@ namespace
 
 /* ---- Two numbers ------------------------------------------------------------------------------*/
 
-/* Integers wrap, which C++ says of unsigned ones only. */
+/* Integers wrap, which C++ promises of unsigned ones only. */
 template <class T> struct wide {
     typedef T type;
 };
@@ -245,7 +245,7 @@ template <int OP> inline RB_GPU float slope(float x, bool tanh_form)
     }
 }
 
-/* Of (dy, y) or (dy, x). */
+/* The gradient from (dy, y) or (dy, x). */
 template <int OP> inline RB_GPU float back(float dy, float x, bool tanh_form)
 {
     if (OP == RB_OP_RELU_GRAD)
@@ -253,7 +253,8 @@ template <int OP> inline RB_GPU float back(float dy, float x, bool tanh_form)
     return dy * slope<OP>(x, tanh_form);
 }
 
-/* Any operator of one or two floats, gradients included: `z` is not looked at where it has one. */
+/* Any operator of one or two floats, gradients included: `z` is not looked at where the operator
+ * takes one. */
 inline RB_GPU float of_floats(int op, float x, float z, bool pair, bool tanh_form)
 {
     switch (op) {

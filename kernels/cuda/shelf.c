@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shelves by the host's names of memory, and how another process comes to one.
  *
- * The address says which descriptor of which process names the memory.  Whoever is told it takes
- * that descriptor over from there (the kernel allows it where it allows reading memory), maps what
- * it names, takes some pages of it to its own device, and compares those with what the address says
- * lies there: numbers of processes mean something else in other namespaces, and there are machines
- * on which devices read one another wrongly without a word. */
+ * The address says which descriptor of which process names the memory.  A process that is told the
+ * address takes the descriptor over from that process (the kernel allows it where it allows reading
+ * memory), maps what it names, takes some pages of it to its own device, and compares them with
+ * what the address says lies there: process numbers mean something else in other namespaces, and
+ * there are machines on which devices read one another wrongly without an error. */
 #include "base/arena.h"
 #include "base/clock.h"
 #include "kernels/cuda/cuda.h"
@@ -18,14 +18,14 @@
 #include <unistd.h>
 
 enum {
-    PAGE = 4096,     /* bytes that are looked at, */
-    APART = 2 << 20, /* so far from the next ones: devices map memory in such pieces */
+    PAGE = 4096,     /* bytes that are compared, */
+    APART = 2 << 20, /* this far from the next ones: devices map memory in such pieces */
 };
 
 struct address {
     int64_t pid, fd;
     uint64_t bytes; /* mapped */
-    uint64_t word;  /* some random number: what lies there at first follows from it */
+    uint64_t word;  /* a random number, from which follows what lies there at first */
 };
 
 _Static_assert(sizeof(struct address) <= RB_SHELF_ADDRESS, "an address has room for it");
@@ -34,7 +34,7 @@ struct shelf {
     struct rb_shelf base;
     struct rb_cuda *cuda;
     struct rb_gpu_shelf *gpu;
-    int fd; /* that others take over; -1: it is another's */
+    int fd; /* which others take over; -1: the shelf is another process's */
 };
 
 /* RUBATO_SHELVES: "" for none. */
@@ -61,7 +61,7 @@ static void sign(const struct address *address, uint64_t at,
         ret_words[i] = (address->word + at / sizeof *ret_words + i) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
-/* From one signed page to the next; the last is the memory's. */
+/* From one signed page to the next; the last one is the last page of the memory. */
 static bool next_page(const struct address *address, uint64_t *at)
 {
     uint64_t last = address->bytes - PAGE;
@@ -123,7 +123,7 @@ static int take_over(const struct address *address, int *ret_fd, struct rb_why *
                       strerror(failed));
 }
 
-/* By the way that parcels go: from its device to ours. */
+/* Compares by the way that parcels go: from its device to ours. */
 static int look_for_sign(const struct shelf *shelf, const struct address *address,
                          struct rb_why *why)
 {

@@ -4,8 +4,8 @@
  * attention_forward.h, attention_backward.h > [tile] > a block on the GPU, tensor cores for
  * bfloat16 | loops on the host
  *
- * As in launch.h the same source runs on both.  What differs is the product alone: of bfloat16 it
- * is the tensor cores' on a GPU.  Every call ends with all threads in step. */
+ * As in launch.h the same source runs on both.  Only the product differs: with bfloat16 it is the
+ * tensor cores' on a GPU.  Every call ends with all threads in step. */
 #ifndef RB_KERNELS_CUDA_TILE_H
 #define RB_KERNELS_CUDA_TILE_H
 
@@ -85,7 +85,8 @@ template <class F> __global__ void __launch_bounds__(RB_TILE_THREADS) rb_tiles_k
     body((int64_t)blockIdx.x, tile);
 }
 
-/* What a block may share at most, on the GPU that the thread has entered; 0: it does not say. */
+/* How much memory a block may share at most, on the GPU that the thread has entered; 0: the GPU
+ * does not say. */
 static inline size_t rb_tiles_most(void)
 {
     int device = 0, bytes = 0;
@@ -103,7 +104,7 @@ template <class F> static bool rb_tiles_set(size_t bytes)
     if (cudaFuncSetAttribute(rb_tiles_kernel<F>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              (int)bytes) == cudaSuccess)
         return true;
-    (void)cudaGetLastError(); /* the caller's to tell: the next launch is not to find it */
+    (void)cudaGetLastError(); /* the caller reports it; the next launch must not find it */
     return false;
 }
 
@@ -154,7 +155,7 @@ template <class F> struct rb_tiles_loop {
     }
 };
 
-/* As on a GPU each instantiation has one limit, whoever launches it. */
+/* As on a GPU, each instantiation has one limit, whichever kernel launches it. */
 enum { RB_TILE_FIRST = 48 << 10 };
 
 static inline size_t rb_tiles_most(void)
@@ -188,9 +189,9 @@ template <class F> static void rb_tiles(struct rb_cuda *cuda, int64_t n, size_t 
 
 #endif
 
-/* While a kernel is prepared: it will be launched with so much memory to share.  The limit is the
- * instantiation's, which other kernels have in common with this one, and they may want more: it is
- * always the most. */
+/* Called while a kernel is prepared: it will be launched with `bytes` of memory to share.  The
+ * limit is the instantiation's, which other kernels use too and for which they may want more, so it
+ * is always set to the most. */
 template <class F> static int rb_tiles_allow(const F &, size_t bytes)
 {
     size_t room = rb_tiles_most(), most = room < RB_TILE_MOST ? room : (size_t)RB_TILE_MOST;

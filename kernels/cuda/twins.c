@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory with two sides.  The host's is mapped and not written, so it takes room only where
- * something is pulled or filled in. */
+/* Memory with two sides.  The host's side is mapped and not written, so it takes up memory only
+ * where something is pulled or filled in. */
 #include "base/arena.h"
 #include "kernels/cuda/cuda.h"
 
@@ -61,7 +61,7 @@ void rb_twins_release(struct rb_cuda *cuda, void *memory)
     munmap(twin.host, twin.bytes ? twin.bytes : 1);
 }
 
-/* Both sides of an address; NULL on the GPU's: it is not the device's. */
+/* The GPU's address of what the host names; NULL: it is not the device's. */
 static char *find(struct rb_cuda *cuda, const void *host)
 {
     const char *at = host;
@@ -78,7 +78,7 @@ static char *find(struct rb_cuda *cuda, const void *host)
     return found;
 }
 
-/* Whole pages go back; what is left of the others is written. */
+/* The host's whole pages go back; the rest of the range is zeroed. */
 void rb_twins_discard(struct rb_cuda *cuda, void *memory, size_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);

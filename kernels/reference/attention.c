@@ -21,7 +21,7 @@ static double dot(const rb_real *a, const rb_real *b, int64_t n)
     return sum;
 }
 
-/* The factors of dropout are those that the operator of that name would have. */
+/* The factors of dropout are those that the operator Dropout would have. */
 static void find_factors(const struct rb_call *call, const struct rb_attention *s,
                          const struct rb_key *key, rb_real *factors)
 {

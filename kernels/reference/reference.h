@@ -11,8 +11,8 @@
 #include "kernels/call.h"
 #include "kernels/device.h"
 
-/* What an F32 element is kept as.  Gradients are held against differences in double precision: a
- * second build of these files has double here. */
+/* What an F32 element is kept as.  Gradients are checked against differences in double precision,
+ * for which a second build of these files has double here. */
 #ifdef RB_REFERENCE_DOUBLE
 typedef double rb_real;
 #else
