@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A column: the samples of one slot inside a mapped file, one file per format that finds them.
+/* A column: the samples of one slot inside a mapped file.  Each format has a source file that finds
+ * them.
  *
  * format > [text, tokens, npy, idx] > series, convert
  *
@@ -28,8 +29,9 @@ struct rb_column {
     struct rb_tensor_type type;
 };
 
-/* What a column is for decides its dtype: where a model takes floats, bytes and truth values are
- * such; targets, and where it takes integers, they are numbers as they stand. */
+/* What a column is for decides its dtype: for a model that takes floats, bytes and truth values
+ * become floats; for targets, and for a model that takes integers, they are numbers as they stand.
+ */
 enum rb_column_use {
     RB_FLOATS,
     RB_NUMBERS,
@@ -40,7 +42,7 @@ enum rb_column_use {
 int rb_column_shape(struct rb_column *column, const char *path, const int64_t *axes, int n_axes,
                     uint64_t bytes, struct rb_why *why);
 
-/* Cut column->elements into sequences, each with one element that follows. */
+/* Cut column->elements into sequences, behind each of which one more element follows. */
 int rb_column_sequence(struct rb_column *column, const char *path, int64_t seq_len,
                        struct rb_why *why);
 

@@ -13,14 +13,14 @@
 
 typedef void rb_convert(const uint8_t *from, int64_t count, void *to);
 
-/* The least and the largest of some integers, and the next ones: a label that does not count may be
- * the first of either. */
+/* The least and the largest of some integers, and the second ones: a label that does not count may
+ * be the least or the largest. */
 struct rb_extremes {
-    int64_t least, second_least; /* equal: all integers are */
+    int64_t least, second_least; /* equal: all integers are equal */
     int64_t second_most, most;
 };
 
-/* Of the integers that both are of. */
+/* The extremes of the integers of both. */
 struct rb_extremes rb_extremes_join(struct rb_extremes a, struct rb_extremes b);
 
 /* One kind of stored element, named as in .npy files without the byte order. */
@@ -30,7 +30,7 @@ struct rb_stored {
     bool integer;
     rb_convert *to_f32;
     rb_convert *to_i64;                                                 /* NULL for floats */
-    struct rb_extremes (*extremes)(const uint8_t *from, int64_t count); /* the same; count > 0 */
+    struct rb_extremes (*extremes)(const uint8_t *from, int64_t count); /* likewise; count > 0 */
 };
 
 /* NULL for an unknown one. */

@@ -26,7 +26,7 @@ static bool is_there(const char *path)
     return stat(path, &status) == 0;
 }
 
-/* path: taken. */
+/* `path` is taken over. */
 static void add(struct rb_expanded *all, char *path)
 {
     all->path = rb_realloc(all->path, (all->n + 1) * sizeof *all->path);
@@ -97,7 +97,8 @@ static bool is_utf8(const char *path)
     return text != NULL;
 }
 
-/* A file, however it is named; one that is not there is its name. */
+/* What tells a file from others, however it is named; a file that does not exist has its name
+ * alone. */
 struct file {
     const char *path;
     dev_t device;
@@ -154,7 +155,7 @@ static int check(const struct rb_expanded *all, struct rb_why *why)
     return check_twice(all, why);
 }
 
-/* Without the backslashes that keep marks from being read as a pattern's. */
+/* The path without the backslashes that keep marks from being read as a pattern's. */
 static char *plain_of(const char *pattern)
 {
     char *plain = rb_string(pattern), *to = plain;
@@ -168,7 +169,7 @@ static char *plain_of(const char *pattern)
     return plain;
 }
 
-/* What has a pattern's marks may be the name of a file all the same. */
+/* A path with a pattern's marks may be the name of a file all the same. */
 static int add_marked(struct rb_expanded *all, const char *pattern, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *plain = plain_of(pattern);

@@ -3,9 +3,10 @@
  *
  * data.train.path > [expand] > source; the Model, for workers
  *
- * A file is itself, a folder all files right in it that are not hidden, a pattern (*, ?, [a-z]) all
- * files that match, both by name, byte by byte: b10 before b2.  A backslash takes a mark's meaning
- * away, and what is there is no pattern. */
+ * A file stands for itself; a folder for all files directly in it that are not hidden; a pattern
+ * (*, ?, [a-z]) for all files that match.  Files of a folder or a pattern are in the order of their
+ * names, byte by byte: b10 before b2.  A backslash takes a mark's meaning away, and a path that
+ * exists is no pattern. */
 #ifndef RB_DATA_EXPAND_H
 #define RB_DATA_EXPAND_H
 
@@ -13,8 +14,8 @@
 
 #include <stddef.h>
 
-/* Each keeps a descriptor and a map while it is read.  A job has up to four such lists, and a
- * process 65,536 descriptors (daemon/main.c) and, where nobody has said otherwise, 65,530 maps. */
+/* Each file keeps a descriptor and a map while it is read.  A job has up to four such lists, and a
+ * process 65,536 descriptors (daemon/main.c) and, by default, 65,530 maps. */
 enum { RB_EXPAND_MOST = 8192 };
 
 struct rb_expanded {
@@ -22,10 +23,9 @@ struct rb_expanded {
     size_t n;
 };
 
-/* What is not there is kept as it is, for who opens it to say so.  RB_EINVAL: a pattern or a folder
- * without files, a folder in a folder, a file that comes twice, whatever it is called, a name that
- * is not UTF-8.
- * RB_ELIMIT: too many files. */
+/* A path that does not exist is kept as it is: opening it will say so.  RB_EINVAL: a pattern or a
+ * folder without files, a folder in a folder, a file that comes twice, under whatever names, a name
+ * that is not UTF-8.  RB_ELIMIT: too many files. */
 int rb_expand(char *const *paths, size_t n, struct rb_expanded *ret, struct rb_why *why);
 void rb_expanded_done(struct rb_expanded *expanded);
 

@@ -34,7 +34,7 @@ static bool ends_with(const char *text, const char *end)
     return size >= tail && !strcmp(text + size - tail, end);
 }
 
-/* A bare token file may begin with any bytes, so its name goes before IDX's four. */
+/* A bare token file may begin with any bytes, so its name is asked before IDX's four bytes are. */
 int rb_format_guess(const struct rb_map *map, const char *path, enum rb_format *ret,
                     struct rb_why *why)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A data file: as memory, for whoever looks into it, and read piece by piece, for samples.
+/* A data file: mapped, for code that looks into it, and read piece by piece, for samples.
  *
  * [mapped] > source, readers of formats
  *
- * What was read of a file is in the system's page cache, where all processes of a host share it.
- * What was looked at through a map counts as memory of each that did, until the whole data set
- * does.  A piece that is read costs a system call, and counts nowhere. */
+ * What is read from a file is in the system's page cache, where all processes of a host share it.
+ * What is looked at through a map counts as memory of each process that looks, in the end the whole
+ * data set.  A piece that is read costs a system call, and counts as no process's memory. */
 #ifndef RB_DATA_MAPPED_H
 #define RB_DATA_MAPPED_H
 
@@ -19,23 +19,24 @@ struct rb_mapped {
     int fd;
 };
 
-/* A file that must be there, be a plain one and have bytes.  To be closed where that fails too. */
+/* Open a file, which must exist, be a plain one and have bytes.  Close it even where this fails. */
 int rb_mapped_open(const char *path, struct rb_mapped *ret, struct rb_why *why);
 void rb_mapped_close(struct rb_mapped *mapped);
 
-/* Is it as long as it was? */
+/* Is the file as long as it was? */
 int rb_mapped_check(const struct rb_mapped *mapped, struct rb_why *why);
 
-/* Copy what lies at `from`, which is in the map, without looking there.  false: it cannot be read;
- * the map may have it nevertheless. */
+/* Copy the bytes at `from`, a place in the map, by reading the file instead of the map.  false:
+ * they cannot be read; the map may have them nevertheless. */
 bool rb_mapped_read(const struct rb_mapped *mapped, const uint8_t *from, size_t bytes, void *to);
 
-/* A number by which the file's contents are known again: of its length and all of its bytes, where
- * it is long of 32 pieces from end to end.  Other data have another; a few bytes that were changed
- * in a long file may not show. */
+/* A hash by which the file's contents are known again: of its length and all of its bytes, or of 32
+ * pieces from end to end where it is long.  Other data have another hash; a few changed bytes in a
+ * long file may not show. */
 uint64_t rb_mapped_hash(const struct rb_mapped *mapped);
 
-/* What was looked at so far is no memory of ours any more; it is there as before. */
+/* What was looked at so far no longer counts as memory of this process; it can be looked at as
+ * before. */
 void rb_mapped_forget(const struct rb_mapped *mapped);
 
 #endif

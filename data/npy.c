@@ -161,8 +161,8 @@ static int find_header(const struct rb_map *map, struct header *h, size_t *ret_s
     return 0;
 }
 
-/* Integers stay integers (numbers of tokens or categories), but for a model that takes floats bytes
- * (images) and truth values become floats as they are, without scaling. */
+/* Integers stay integers (numbers of tokens or categories); but for a model that takes floats,
+ * bytes (images) and truth values become floats as they are, without scaling. */
 static void choose_dtype(struct rb_column *column, enum rb_column_use use)
 {
     const struct rb_stored *stored = column->stored;

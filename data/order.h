@@ -5,7 +5,7 @@
  *
  * Sample j of step s has the number s*B + j; its epoch is number / n, its place in the epoch
  * number % n, and the sample is permute(place) under a key of (seed, epoch).  So each sample is
- * used exactly once an epoch whatever the devices do, and anyone can compute any place.
+ * used exactly once an epoch whatever the devices do, and any process can compute any place.
  *
  * A four-round Feistel network on the smallest even number of bits that holds n, walked until it
  * lands below n (Black and Rogaway, CT-RSA 2002: cycle walking). */

@@ -87,8 +87,9 @@ static int add_file(const struct rb_series_options *options, const char *path,
     return err;
 }
 
-/* Of a small data set samples may well stay mapped, and so may those that take so little to train
- * on that a system call for each would show: of few bytes, or of a few tokens. */
+/* Are samples worth reading?  Those of a small data set may well stay mapped, and so may samples of
+ * few bytes or of a few tokens, on which training takes so little that a system call for each would
+ * show. */
 static bool reads(const struct rb_series *series)
 {
     enum { SMALL_DATA = 2 << 20, SMALL_SAMPLE = 2 << 10, SHORT = 128 };
@@ -196,7 +197,8 @@ static bool is_plain(const struct rb_column *column)
            column->stored->integer == (column->type.dtype == RB_I64);
 }
 
-/* What cannot be read is looked at in the map, where a file that was cut off ends the process. */
+/* Bytes that cannot be read are looked at in the map, where a file that was cut off ends the
+ * process. */
 static void read_pieces(const struct rb_mapped *file, const struct rb_column *column,
                         const uint8_t *from, int64_t count, uint8_t *to)
 {

@@ -18,14 +18,14 @@
 struct rb_series_file {
     struct rb_mapped file;
     struct rb_column column; /* of this file alone */
-    int64_t first;           /* of its elements, among those of all */
+    int64_t first;           /* its first element's number among those of all files */
 };
 
 struct rb_series {
     struct rb_series_file *at;
     size_t n;
     enum rb_format format;
-    struct rb_column column; /* of all; its `data` is none */
+    struct rb_column column; /* of all files; it has no `data` */
     bool reads;              /* samples are read, and not looked at in the map */
 };
 
@@ -38,7 +38,7 @@ struct rb_series_options {
     int64_t seq_len; /* of text and tokens */
 };
 
-/* To be closed where that fails, too.  Messages name the file. */
+/* Close it even where this fails.  Messages name the file. */
 int rb_series_open(const struct rb_series_options *options, struct rb_series *ret,
                    struct rb_why *why);
 void rb_series_close(struct rb_series *series);

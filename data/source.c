@@ -130,7 +130,7 @@ static struct rb_extremes find_token_extremes(const struct rb_series *series)
     return rb_series_extremes(series, series->column.samples * series->column.count + 1);
 }
 
-/* The first that is no probability, but for rounding. */
+/* The first value that is no probability, rounding aside. */
 static float find_stray(const struct rb_column *column)
 {
     float room[1024];

@@ -5,7 +5,7 @@
  *
  * Files are mapped and never copied whole; any sample is found in constant time, so the order is a
  * keyed permutation (data/order.h) and needs no coordination.  Samples that are worth it are read
- * from the file, so that a large data set does not become the memory of each who reads it. */
+ * from the file, so that a large data set does not become memory of each process that reads it. */
 #ifndef RB_DATA_SOURCE_H
 #define RB_DATA_SOURCE_H
 
@@ -19,7 +19,7 @@
 
 struct rb_source;
 
-enum { RB_SOURCE_INPUTS = 64 }; /* that a model may have beside features and targets */
+enum { RB_SOURCE_INPUTS = 64 }; /* the most that a model may have beside features and targets */
 
 /* What one more input of the model is made of. */
 struct rb_source_input_options {
@@ -49,7 +49,7 @@ struct rb_source_options {
 struct rb_source_input {
     const char *name;
     struct rb_tensor_type type;
-    bool scanned; /* else there are no integers, or nobody has looked */
+    bool scanned; /* false: there are no integers, or the files were not scanned */
     struct rb_extremes extremes;
 };
 
@@ -62,11 +62,11 @@ struct rb_source_info {
                                        dtype RB_NONE where there are none */
     struct rb_extremes extremes;    /* of integer targets and tokens; text: bytes'; all -1: no
                                        integers, or unscanned */
-    int64_t largest_feature;        /* the most of the features, likewise */
+    int64_t largest_feature;        /* the largest of the features, likewise */
     int64_t least_feature;          /* and the least; 0 where there are no integers, or unscanned */
     const struct rb_source_input *inputs; /* as they were asked for */
     size_t n_inputs;
-    float stray_target; /* one that is not 0 to 1, maybe no number; 0: all are, or nobody asked */
+    float stray_target; /* a target that is not 0 to 1, maybe NaN; 0: all are, or not asked */
 };
 
 /* Open and check: header against size, features against targets, files against each other.
@@ -91,8 +91,8 @@ void rb_source_close(struct rb_source *source);
 const struct rb_source_input *rb_source_find_input(const struct rb_source_info *info,
                                                    const char *name);
 
-/* By what the files' contents are known again (rb_mapped_hash).  Nodes may have copies: what was
- * submitted is compared with what each has. */
+/* A hash by which the files' contents are known again (rb_mapped_hash).  Nodes may have copies: the
+ * hash of what was submitted is compared with that of each node's files. */
 uint64_t rb_source_hash(const struct rb_source *source);
 
 /* Its files, those of features first, then of targets, then of each input; `hash` is of each alone.
@@ -106,7 +106,7 @@ struct rb_source_file {
 size_t rb_source_files(const struct rb_source *source);
 struct rb_source_file rb_source_file(const struct rb_source *source, size_t i);
 
-/* Are the files as long as they were?  To be asked before each step: reading behind the end of one
+/* Are the files as long as they were?  Call this before each step: reading behind the end of a file
  * that was cut off since ends the process (SIGBUS). */
 int rb_source_check(const struct rb_source *source, struct rb_why *why);
 
