@@ -88,6 +88,20 @@ static int find_files(struct rb_compile_work *work, const char *key, const Rb__I
     return 0;
 }
 
+static int check_count(const struct files *files, const char *key, struct rb_why *why)
+{
+    size_t n = files->features.n + files->targets.n;
+
+    for (size_t i = 0; i < files->n_inputs; i++)
+        n += files->inputs[i].n;
+    if (n > RB_EXPAND_MOST_OF_ALL)
+        return rb_why_set(why, RB_ELIMIT,
+                          "%s: %zu files in path, targets and inputs together; the most is %d: put "
+                          "several into one",
+                          key, n, RB_EXPAND_MOST_OF_ALL);
+    return 0;
+}
+
 /* In the order of the model, whatever that of the job file: the data are the same. */
 static int find_all_files(struct rb_compile_work *work, const char *key, const Rb__SourceSpec *spec,
                           struct files *files)
@@ -110,7 +124,7 @@ static int find_all_files(struct rb_compile_work *work, const char *key, const R
         for (size_t i = 0; !err && i < spec->n_inputs; i++)
             if (!strcmp(spec->inputs[i]->name, rb_onnx_input_name(work->onnx, input)))
                 err = find_files(work, key, spec->inputs[i], input, files);
-    return err;
+    return err ? err : check_count(files, key, work->why);
 }
 
 /* Which files there are is decided here, once: workers open those that were found. */

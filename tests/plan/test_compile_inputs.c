@@ -137,6 +137,27 @@ static void own_loss(void **state)
                 "spec.data.train.targets=null", "spec.loss.type=graph", NULL);
 }
 
+/* Lists that each may be so long, and together are more files than a process can keep open. */
+static void too_many_files(void **state)
+{
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer inputs = {0}, path = {0};
+
+    (void)state;
+    rb_buffer_text(&path, "spec.data.train.path=[0");
+    rb_buffer_text(&inputs, "spec.data.train.inputs=[{name: kind, path: kind.npy}, "
+                            "{name: mask, path: [0");
+    for (int i = 1; i < 8192; i++) {
+        rb_buffer_format(&path, ",%d", i);
+        rb_buffer_format(&inputs, ",%d", i);
+    }
+    rb_buffer_text(&path, "]");
+    rb_buffer_text(&inputs, "]}]");
+    MUST_REFUSE(RB_ELIMIT,
+                "spec.data.train: 16386 files in path, targets and inputs together; the most is "
+                "16384",
+                jobs_rows, MASKED, (const char *)path.data, (const char *)inputs.data, NULL);
+}
+
 static void refused(void **state)
 {
     static const struct {
@@ -185,6 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(by_name),
         cmocka_unit_test(own_loss),
+        cmocka_unit_test(too_many_files),
         cmocka_unit_test(refused),
     };
 
