@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The number of stages that stands for this one, as its place in a list. */
+/* The place in a list of the number of stages that stands for this one. */
 static size_t place_of(uint32_t stages)
 {
     size_t place = 0;
@@ -19,7 +19,7 @@ static size_t place_of(uint32_t stages)
     return place;
 }
 
-/* Of the stage that has most, where the model is cut so. */
+/* Bytes of the stage that has most, where the model is cut so. */
 static double most_under_way(const Rb__Model *model, const uint32_t *cuts, uint32_t stages)
 {
     static const struct rb_cluster_device any = {.flops = 1, .bandwidth = 1};

@@ -35,7 +35,7 @@ static bool several_nodes(const struct rb_replicas *how)
     return false;
 }
 
-/* Who has the fewest second copies so far, the next behind the primary among them. */
+/* The rank that has the fewest second copies so far; of several, the next behind the primary. */
 static uint32_t choose_second(const struct rb_replicas *how, uint32_t primary, bool elsewhere,
                               const uint32_t *loads)
 {
@@ -88,8 +88,8 @@ void rb_replicas_text(const struct rb_replicas *how, struct rb_buffer *out)
 
 /* ---- Which blocks ----------------------------------------------------------------------------*/
 
-/* Where run `run` begins.  Cut where as many elements are in front of it as should be, but so that
- * none is empty: there are at least as many blocks as runs. */
+/* Where run `run` begins: where its even part of the elements is in front of it, but so that no run
+ * is empty.  There are at least as many blocks as runs. */
 static uint64_t cut(const Rb__Model *model, uint32_t runs, uint32_t run, uint64_t after)
 {
     uint64_t total = 0, before = 0, latest = model->n_blocks - (runs - run);
@@ -126,8 +126,8 @@ static uint32_t first_stage(uint64_t gives)
     return gives ? (uint32_t)__builtin_ctzll(gives) : 0;
 }
 
-/* By block, its primary: the ranks of a stage share its blocks, in runs of about as many elements.
- */
+/* By block, its primary: the ranks of a stage share its blocks, in runs of about equally many
+ * elements. */
 static void find_primaries(const struct rb_replicas *how, const Rb__Model *model,
                            const Rb__Plan *plan, uint32_t *ret_primaries)
 {

@@ -29,7 +29,7 @@ static void add_order(Rb__RankPlan *rank, Rb__Order__Kind kind, uint32_t argumen
     rank->orders[rank->n_orders++] = order;
 }
 
-/* ---- Who computes what -----------------------------------------------------------------------*/
+/* ---- Which rank computes what ----------------------------------------------------------------*/
 
 void rb_schedule_even(uint32_t total, uint32_t ranks, int32_t *ret_owners)
 {
@@ -82,7 +82,7 @@ static int more_first(const void *a, const void *b)
     return (*left < *right) - (*left > *right);
 }
 
-/* All shares for a few ranks, else how often each size occurs. */
+/* All shares where there are few ranks, else how often each size occurs. */
 static void list_shares(struct rb_buffer *text, uint32_t *counts, uint32_t ranks)
 {
     if (ranks <= 16) {

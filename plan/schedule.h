@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who computes what: the Plan of one configuration.
+/* Which rank computes what: the Plan of one configuration.
  *
  * Model + members > [schedule] > Plan (one list of orders a rank)
  *
  * Data parallel: microbatches 0..M-1 are handed out in runs that differ by at most one, the longer
  * ones first; a rank beyond M computes none and still reduces, votes and updates.  Behind a crash
- * everyone keeps what it had, for the sums of those are in its memory, and gets a fair part of what
- * the lost ones had. */
+ * each survivor keeps its microbatches, because their sums are in its memory, and gets a fair part
+ * of those of the lost ranks. */
 #ifndef RB_PLAN_SCHEDULE_H
 #define RB_PLAN_SCHEDULE_H
 
@@ -19,15 +19,15 @@ struct rb_buffer;
 
 enum { RB_SCHEDULE_LOST = -1 };
 
-/* Of a step; 0 where the model's sizes make no sense. */
+/* Microbatches of a step; 0 where the model's sizes make no sense. */
 uint32_t rb_schedule_microbatches(const Rb__Model *model);
 
 /* Owners: the rank that computes each of `total` microbatches. */
 void rb_schedule_even(uint32_t total, uint32_t ranks, int32_t *ret_owners);
 
 /* became: by old rank, its rank among the new `ranks`, or RB_SCHEDULE_LOST.  In index order each
- * microbatch of the lost goes to the rank that has fewest, the lowest of them: shares that differed
- * by at most one do so again.  ret_owners may be `owners`. */
+ * microbatch of a lost rank goes to the rank that has fewest, the lowest where several do: shares
+ * that differed by at most one still do.  ret_owners may be `owners`. */
 void rb_schedule_after(uint32_t total, const int32_t *owners, const int32_t *became, uint32_t ranks,
                        int32_t *ret_owners);
 

@@ -51,7 +51,7 @@ void rb_pipeline_text(uint32_t stages, uint32_t ranks, uint32_t microbatches, co
 
 /* ---- Where to cut ----------------------------------------------------------------------------*/
 
-/* What agents that know nothing of each other's devices agree on. */
+/* The device on which agents agree that know nothing of each other's devices. */
 static const struct rb_cluster_device nominal = {.flops = 1e11, .bandwidth = 1e10};
 static const double nominal_link = 1e9;
 
@@ -60,7 +60,8 @@ struct cut {
     const struct rb_chain_layer *layers;
     uint32_t n, ranks, stages;
     double *seconds; /* of all layers in front of each */
-    double *best;    /* by stages and layers: the slowest of so many stages of the first layers */
+    double *best;    /* by stages and layers: the slowest of so many stages that have the first
+                        layers */
     uint32_t *from;  /* and where the last of them begins */
 };
 
@@ -72,8 +73,8 @@ static double stage_seconds(const struct cut *cut, uint32_t stage, uint32_t firs
            rb_pipeline_ranks(cut->stages, cut->ranks, stage);
 }
 
-/* The first `end` layers in stages 0 .. stage.  The last stage grows from the end: once its layers
- * alone take longer than the best so far, no longer one can be better. */
+/* Cut the first `end` layers into stages 0 .. stage.  The last stage grows from the end: once its
+ * layers alone take longer than the best so far, a longer stage cannot be better. */
 static void find_best(struct cut *cut, uint32_t stage, uint32_t end)
 {
     uint32_t ranks = rb_pipeline_ranks(cut->stages, cut->ranks, stage);
@@ -159,7 +160,7 @@ static void add_order(Rb__RankPlan *rank, Rb__Order__Kind kind, uint32_t argumen
     rank->orders[rank->n_orders++] = order;
 }
 
-/* Seconds of a step in each stage of a pipeline that is cut so, as the cost model has them. */
+/* Seconds of a step in each stage of a pipeline with these cuts, by the cost model. */
 static void time_stages(const Rb__Model *model, const uint32_t *cuts, uint32_t stages,
                         double *ret_forward, double *ret_backward)
 {
@@ -198,7 +199,7 @@ static struct rb_versions *count_ahead(const Rb__Model *model, const uint32_t *c
     return ahead;
 }
 
-/* Steps of such a lap are of one microbatch each: ahead by microbatch. */
+/* Steps of such a lap have one microbatch each, so `ahead` is indexed by microbatch. */
 static void set_ahead(Rb__RankPlan *rank, const struct rb_versions *ahead)
 {
     for (size_t i = 0; i < rank->n_orders; i++) {
@@ -273,7 +274,7 @@ static int add_courses(const Rb__Model *model, const uint32_t *cuts, Rb__Plan *p
     return err;
 }
 
-/* As workers check it (worker/model_check.c): the model is a blob, and may be anything. */
+/* The same check as in workers (worker/model_check.c): the model is a blob, and may be anything. */
 static int check_laps(const Rb__Asynchronous *how, uint32_t microbatches, struct rb_why *why)
 {
     if (how && (how->lap < 1 || how->lap > LAP_LIMIT || microbatches > ORDERS_LIMIT / how->lap ||
@@ -342,7 +343,7 @@ static int check_stages(const Rb__Model *model, uint32_t stages, struct rb_why *
     return err;
 }
 
-/* An asynchronous one also with fewer stages, as it may come to have. */
+/* An asynchronous pipeline is also checked with fewer stages, which it may come to have. */
 int rb_pipeline_check(const Rb__Spec *spec, const Rb__Model *model, struct rb_why *why)
 {
     uint32_t stages = rb_pipeline_stages(spec->parallel->pipeline, spec->devices->max);

@@ -3,18 +3,19 @@
  *
  * Model + members + stages > [schedule] > Plan (one list of orders a rank) > worker
  *
- * Each microbatch goes through all stages; a stage of several ranks gives them its microbatches in
- * turn.  A rank takes as many ahead as there are ranks behind it by its part of the stage, then
- * backward and forward in turn (1F1B).  Every contribution is made by the kernels that make it
- * where one rank runs the whole program, and sums do not depend on their order: so the bits are
- * those of data parallelism.
+ * Each microbatch goes through all stages; the ranks of a stage take its microbatches in turn.  A
+ * rank runs as many microbatches forward ahead as there are ranks in later stages for each rank of
+ * its own, then backward and forward in turn (1F1B).  The kernels that make a contribution are
+ * those that make it where one rank runs the whole program, and sums do not depend on their order:
+ * so the bits are those of data parallelism.
  *
- * An asynchronous pipeline (Model.asynchronous) has orders of a whole lap: the microbatches of one
- * step behind those of the other, taken ahead in the same way, one rank a stage.  To each pass of
- * spectrain they say how many updates its weights are to be predicted: counted from the lap as it
- * is played at the stages' own times (plan/partition/versions.h), or by the paper's formula.
+ * An asynchronous pipeline (Model.asynchronous) has orders for a whole lap: the microbatches of
+ * each step follow those of the step before, taken ahead in the same way, one rank a stage.  For
+ * spectrain the orders say for each pass how many updates ahead its weights are predicted: counted
+ * from the lap as it is played at the stages' own times (plan/partition/versions.h), or by the
+ * paper's formula.
  *
- * Pure, and from the model and the two numbers alone, so that all agents plan alike. */
+ * Pure, and a function of the model and the two numbers alone, so all agents plan alike. */
 #ifndef RB_PLAN_SCHEDULE_PIPELINE_H
 #define RB_PLAN_SCHEDULE_PIPELINE_H
 
@@ -27,7 +28,7 @@
 
 struct rb_buffer;
 
-/* Stages that so many ranks run where `pinned` are asked for; 0: no pipeline, but data parallel. */
+/* Stages that `ranks` ranks run where the pin asks for `pinned`; 0: no pipeline, data parallel. */
 uint32_t rb_pipeline_stages(uint32_t pinned, uint32_t ranks);
 
 /* Ranks of a stage; stage 0 has the lowest, and so on. */
@@ -40,8 +41,8 @@ void rb_pipeline_text(uint32_t stages, uint32_t ranks, uint32_t microbatches, co
 /* Does the job file say how the job runs?  Else the planner may. */
 bool rb_pipeline_pinned(const Rb__Spec *spec);
 
-/* Where the forward part is cut, as rb_course_make wants it, so that the slowest stage is as quick
- * as can be.  RB_EUNSUPPORTED: there are fewer instructions than stages. */
+/* Where the forward part is cut, in the form of rb_course_make, so that the slowest stage is as
+ * quick as can be.  RB_EUNSUPPORTED: there are fewer instructions than stages. */
 int rb_pipeline_cut(const Rb__Model *model, uint32_t ranks, uint32_t stages, uint32_t *ret_cuts,
                     struct rb_why *why);
 
@@ -49,7 +50,8 @@ int rb_pipeline_cut(const Rb__Model *model, uint32_t ranks, uint32_t stages, uin
 int rb_pipeline_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, Rb__Plan **ret_plan,
                      struct rb_why *why);
 
-/* Can the model run as its job file pins it?  RB_EUNSUPPORTED, and which key it is. */
+/* Can the model run as its job file pins it?  RB_EUNSUPPORTED: no, and the message names the
+ * key. */
 int rb_pipeline_check(const Rb__Spec *spec, const Rb__Model *model, struct rb_why *why);
 
 #endif

@@ -26,8 +26,8 @@ static void add_order(Rb__RankPlan *rank, Rb__Order__Kind kind, uint32_t argumen
     rank->orders[rank->n_orders++] = order;
 }
 
-/* Microbatches replica, replica + replicas, ...: ascending everywhere, so that who waits for
- * another's part of a microbatch is never waited for by it. */
+/* Microbatches replica, replica + replicas, ...: ascending on every rank, so that a rank that waits
+ * for another's part of a microbatch is never waited for by that one. */
 static Rb__RankPlan *new_rank(const Rb__Model *model, uint32_t total, uint32_t part,
                               uint32_t replica, uint32_t replicas)
 {

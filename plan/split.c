@@ -19,9 +19,10 @@ struct making {
     size_t n_parts;
 };
 
-/* ---- Who has which filters -------------------------------------------------------------------*/
+/* ---- Which part has which filters ------------------------------------------------------------*/
 
-/* Filters first .. end - 1 of a layer are alike: so many of them for each part, in its order. */
+/* Filters first .. end - 1 of a layer are alike: give each part in order as many of them as it
+ * has. */
 static void add_alike(const struct rb_filters_cut *cut, uint32_t *vertex, uint32_t first,
                       uint32_t end, struct rb_split_layer *layer)
 {
@@ -64,7 +65,7 @@ static struct rb_split_layer place_layer(const struct rb_filters_cut *cut, uint3
     return layer;
 }
 
-/* Of all products; the loss, the last layer, has its place. */
+/* Place the filters of all products; the loss, the last layer, has its place. */
 static struct rb_split_layer *place_filters(const struct rb_filters_cut *cut,
                                             struct rb_arena *arena, int *ret_n)
 {
@@ -134,7 +135,7 @@ static int by_place(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Elements of the state at which what a part contributes begins or ends. */
+/* Elements of the state at which the contributions of a part begin or end. */
 static uint64_t *find_borders(const Rb__Model *model, size_t *ret_n)
 {
     uint64_t *borders = NULL;

@@ -5,13 +5,13 @@
  *
  * For each number of parts up to the pin the filters are partitioned (plan/partition/filters.h),
  * and each part gets programs of its own (graph/split.h).  Filters of a layer that are alike change
- * places, so that a part's are neighbours: its rows of a weight are one range of the state for each
- * group, and blocks are cut where parts meet.  So a block has one part that makes its gradient and
- * reads it, at any number of devices, and none that only reads it.
+ * places, so that the filters of a part are neighbours: the part's rows of a weight are one range
+ * of the state for each group, and blocks are cut where parts meet.  So at any number of devices
+ * each block has one part that makes its gradient and reads it, and no other part reads it.
  *
- * A part adds products up over all it reads, as one device does; gradients of activations are added
- * part by part.  So losses and weights agree with those of one device within rounding (1e-5), where
- * other plans have the same bits. */
+ * A part sums a product over all that it reads, as one device does; gradients of activations are
+ * added part by part.  So losses and weights agree with those of one device within rounding (1e-5),
+ * where other plans have the same bits. */
 #ifndef RB_PLAN_SPLIT_H
 #define RB_PLAN_SPLIT_H
 
@@ -25,7 +25,7 @@ struct rb_buffer;
 struct rb_compiled;
 
 /* Add what a job whose filters are split needs; nothing where none is pinned.  RB_EUNSUPPORTED: the
- * model cannot be split, with the node and the operator that stand in the way. */
+ * model cannot be split; the message names the node and the operator that stand in the way. */
 int rb_split_make(const Rb__Spec *spec, const char *numeric_class, struct rb_compiled *compiled,
                   struct rb_why *why);
 
@@ -35,8 +35,9 @@ int rb_split_program(const Rb__Model *model, uint32_t parts, uint32_t part, uint
 /* "filters split in 2 parts x4, 8 microbatches" */
 void rb_split_text(uint32_t parts, uint32_t ranks, uint32_t microbatches, struct rb_buffer *out);
 
-/* Parts have ranks as stages do (plan/schedule_pipeline.h).  A microbatch is in one rank of each;
- * who is one too many for that has none.  ret_plan: free with rb__plan__free_unpacked. */
+/* Parts have ranks as stages do (plan/schedule_pipeline.h).  A microbatch is in one rank of each
+ * part; ranks beyond a multiple of `parts` have none.  ret_plan: free with
+ * rb__plan__free_unpacked. */
 int rb_split_plan(const Rb__Model *model, uint32_t ranks, uint32_t parts, Rb__Plan **ret_plan,
                   struct rb_why *why);
 

@@ -8,9 +8,9 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { SMALL = 8 * 1024 }; /* bytes that each maker sends to everyone: coll/sum.c */
+enum { SMALL = 8 * 1024 }; /* bytes up to which each maker sends to all ranks: coll/sum.c */
 
-/* While it is counted. */
+/* While traffic is counted. */
 struct counting {
     const Rb__Model *model;
     const Rb__Plan *plan;
@@ -23,8 +23,8 @@ static bool is_in(const struct counting *counting, size_t rank, uint64_t stages)
     return stages >> counting->plan->ranks[rank]->stage & 1;
 }
 
-/* From block `first` on, those in front of `end` that the same stages need; where they end.
- * ret_bytes: of them and what lies between them. */
+/* Returns where the run of blocks that begins with `first` ends: in front of `end`, and needed by
+ * the same stages.  ret_bytes: of these blocks and what lies between them. */
 static size_t next_run(const struct counting *counting, const uint64_t *stages, size_t first,
                        size_t end, double *ret_bytes)
 {
@@ -39,7 +39,7 @@ static size_t next_run(const struct counting *counting, const uint64_t *stages, 
 
 /* ---- All of the state everywhere -------------------------------------------------------------*/
 
-/* With n ranks, of which k make it: of b bytes each maker sends
+/* With n ranks, of which k make the summands: of b bytes each maker sends
  *
  *     (n - 1) b        where it is little
  *     b                where it is alone; the others pass on (n - 2) / (n - 1) b

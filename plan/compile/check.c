@@ -7,13 +7,13 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* As the model has it: integers and truth values of the data are int64. */
+/* The type that the model declares for the input, whose integers and truth values come as int64. */
 static enum rb_dtype declared(const struct rb_value *input)
 {
     return input->declared != RB_NONE ? input->declared : input->type.dtype;
 }
 
-/* What the input takes of one sample: its type without the batch axis. */
+/* The type of one sample of the input: its own without the batch axis. */
 static struct rb_tensor_type sample_of(const struct rb_value *input)
 {
     struct rb_tensor_type sample = {.dtype = declared(input), .rank = input->type.rank - 1};
@@ -94,8 +94,8 @@ int rb_check_types(const struct rb_graph *graph, struct rb_why *why)
     return err;
 }
 
-/* Is each of an input's numbers one of its type, and a row of the table in which they are looked
- * up? Text is not read for this: any byte may come. */
+/* Is each of an input's numbers one of its type, and a row of the table that it indexes?  Text is
+ * not read for this: any byte may come. */
 static int check_tokens(const struct rb_graph *graph, const struct rb_value *input, bool text,
                         int64_t least, int64_t most, struct rb_why *why)
 {
@@ -132,7 +132,7 @@ static int check_tokens(const struct rb_graph *graph, const struct rb_value *inp
     return 0;
 }
 
-/* A sample of the data against what an input takes of one. */
+/* Checks a sample of the data against the type of one sample of an input. */
 static int check_sample(const struct rb_value *input, const struct rb_tensor_type *sample,
                         struct rb_why *why)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Targets against the loss: classes that there are, probabilities that are some. */
+/* Targets against the loss: classes that exist, probabilities between 0 and 1. */
 #include "plan/compile/check.h"
 
 #include <inttypes.h>
 
-/* Of a target beyond 0 and 1 this loss has no least value: the weights would grow for ever. */
+/* With a target beyond 0 and 1 this loss has no minimum: the weights would grow for ever. */
 static int check_probabilities(const struct rb_source_info *info, struct rb_why *why)
 {
     const struct rb_extremes *found = &info->extremes;
@@ -20,7 +20,7 @@ static int check_probabilities(const struct rb_source_info *info, struct rb_why 
                                    stray);
 }
 
-/* The integers that a loss takes for classes: whose loss it is, and which of them it leaves out. */
+/* The integers that a loss takes for classes: whose loss it is, and which of them it ignores. */
 struct classes {
     bool own;                         /* the model's */
     const struct rb_extremes *labels; /* of the data */
@@ -29,8 +29,8 @@ struct classes {
     int64_t ignored;
 };
 
-/* The integers that the model's own loss takes for labels, where it takes them from the data as
- * they are; NULL: it does not, or they are not known. */
+/* The integers that the model's own loss takes for labels, where it reads them from the data
+ * unchanged; NULL: it does not, or they are not known. */
 static const struct rb_extremes *find_own_labels(const struct rb_graph *graph,
                                                  const struct rb_source_info *info)
 {
@@ -76,7 +76,7 @@ static bool find_classes(const struct rb_graph *graph, const struct rb_source_in
     return ret->labels != NULL;
 }
 
-/* A target that is no class and counts all the same; false: there is none. */
+/* Finds a target that is no class and that the loss does not ignore; false: there is none. */
 static bool find_stray(const struct classes *classes, int64_t *ret_target)
 {
     const struct rb_extremes *labels = classes->labels;

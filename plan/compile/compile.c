@@ -124,7 +124,7 @@ static int compile_all(struct rb_compile_work *work, const char *numeric_class,
     return err ? err : finish(work, compiled);
 }
 
-/* What they promise is another thing, and said wherever a job is described. */
+/* Laps make another promise, which is said wherever a job is described. */
 static void say_laps(const Rb__Model *model, struct rb_compiled *compiled)
 {
     size_t size = strlen(compiled->summary);
@@ -135,7 +135,7 @@ static void say_laps(const Rb__Model *model, struct rb_compiled *compiled)
                  rb_laps_word(model->asynchronous), model->asynchronous->lap);
 }
 
-/* Of bfloat16 where processors multiply pairs of them (kernels/cpu/pairs.h). */
+/* For bfloat16, only where processors multiply pairs of it (kernels/cpu/pairs.h). */
 static bool has_tiles(const char *numeric_class, bool narrow)
 {
     if (narrow)
@@ -144,7 +144,7 @@ static bool has_tiles(const char *numeric_class, bool narrow)
     return strstr(numeric_class, " avx2") || strstr(numeric_class, " avx512");
 }
 
-/* For devices of this class. */
+/* Work for devices of this class. */
 static struct rb_compile_work new_work(const Rb__Spec *spec, const char *numeric_class,
                                        struct rb_why *why)
 {

@@ -32,8 +32,9 @@ int rb_compile(const Rb__Spec *spec, const char *numeric_class, struct rb_compil
                struct rb_why *why);
 void rb_compiled_done(struct rb_compiled *compiled);
 
-/* A program that trains on `batch` samples, whose graph is changed before it is differentiated: a
- * part of the whole one (graph/split.h).  change: *graph has its loss, and is taken. */
+/* A program that trains on `batch` samples, whose graph is changed before it is differentiated:
+ * into a part of the whole graph (graph/split.h).  change: takes over *graph, which has its
+ * loss. */
 struct rb_graph;
 struct rb_compile_part {
     int64_t batch;
@@ -42,7 +43,7 @@ struct rb_compile_part {
     const void *owner;
 };
 
-/* Append them to the model of a job that has been compiled. */
+/* Append the programs of the parts to the model of a compiled job. */
 int rb_compile_parts(const Rb__Spec *spec, const char *numeric_class,
                      const struct rb_compile_part *parts, size_t n, Rb__Model *model,
                      struct rb_why *why);
@@ -54,13 +55,14 @@ struct rb_import_options;
 int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options *options,
                       const char *weights, struct rb_compiled *ret_compiled, struct rb_why *why);
 
-/* Where there are no data: sizes for the axes that have none of their own.  What options->batch and
- * options->free_size ask for is kept, else it is the first of a few that the model takes. */
+/* Where there are no data: sizes for the axes that have none of their own.  Sizes that
+ * options->batch and options->free_size ask for are kept; else the first of a few sizes that the
+ * model takes. */
 int rb_compile_bind(const struct rb_onnx *onnx, struct rb_import_options *options,
                     struct rb_why *why);
 
 /* Can the model be trained?  Imports it, bound, for training and differentiates it under a loss
- * that fits its output.  The message names what stands in the way, the first input or node, and
+ * that fits its output.  The message names the first input or node that stands in the way, and
  * why. */
 int rb_compile_trainable(const struct rb_onnx *onnx, const struct rb_import_options *options,
                          struct rb_why *why);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The data of a job: which files there are, and opening them as the model's inputs want it. */
+/* The data of a job: which files there are, and opening them as the model's inputs need them. */
 #include "plan/compile/compile_inside.h"
 
 #include "data/expand.h"
@@ -54,7 +54,7 @@ static int find_input(const struct rb_compile_work *work, const char *key, const
     return 0;
 }
 
-/* What the files of a source are, one list for each key. */
+/* The files of a source, one list for each key. */
 struct files {
     struct rb_expanded features, targets, inputs[RB_SOURCE_INPUTS];
     struct rb_source_input_options options[RB_SOURCE_INPUTS];
@@ -102,7 +102,7 @@ static int check_count(const struct files *files, const char *key, struct rb_why
     return 0;
 }
 
-/* In the order of the model, whatever that of the job file: the data are the same. */
+/* In the model's order, whatever the order in the job file: the data are the same. */
 static int find_all_files(struct rb_compile_work *work, const char *key, const Rb__SourceSpec *spec,
                           struct files *files)
 {
@@ -127,7 +127,7 @@ static int find_all_files(struct rb_compile_work *work, const char *key, const R
     return err ? err : check_count(files, key, work->why);
 }
 
-/* Which files there are is decided here, once: workers open those that were found. */
+/* The list of files is decided here, once: workers open the files that were found. */
 static int open_source(struct rb_compile_work *work, const char *key, const Rb__SourceSpec *spec,
                        int64_t seq_len, struct rb_source **ret_source)
 {

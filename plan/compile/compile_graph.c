@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The graph of one batch size, from the model to what is lowered. */
+/* The graph of one batch size, from the model to the graph that is lowered. */
 #include "plan/compile/compile_inside.h"
 
 #include "base/arena.h"
@@ -16,8 +16,8 @@ static const char *data_key(bool train)
     return train ? "spec.data.train" : "spec.data.eval";
 }
 
-/* A sample of each of the model's inputs: the first, those that the data have by name, and of the
- * others the first, which are the targets of a loss in the model. */
+/* The type of a sample of each of the model's inputs: of the first, of those that the data have by
+ * name, and of the first of the others, which takes the targets of a loss in the model. */
 static struct rb_tensor_type *find_samples(const struct rb_compile_work *work,
                                            const struct rb_source_info *info,
                                            struct rb_arena *arena, bool **ret_named)
@@ -43,7 +43,7 @@ static struct rb_tensor_type *find_samples(const struct rb_compile_work *work,
     return samples;
 }
 
-/* The forward graph with its loss, as both were written: the caller's, also where it fails. */
+/* The forward graph with its loss, as both were written.  The caller owns it, also on failure. */
 static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
                       const struct rb_source_info *info, struct rb_graph **ret_graph)
 {
@@ -100,8 +100,9 @@ static int read_graph(struct rb_compile_work *work, int64_t batch, bool train,
     return err;
 }
 
-/* A further sample tells what one alone does not, and whether a number that a sum is divided by is
- * that of the samples or only equal to it.  A model that takes no further one has none. */
+/* A further sample shows what one alone does not, and whether a number that a sum is divided by is
+ * the number of samples or only equal to it.  A model that takes no further sample never has one in
+ * a microbatch. */
 void rb_compile_judge_loss(struct rb_compile_work *work)
 {
     struct rb_why *why = work->why, unused;
@@ -124,8 +125,8 @@ static bool attends(const struct rb_compile_work *work, const struct rb_graph *g
     return !work->blocks || (work->tiles && rb_attention_pays(graph));
 }
 
-/* The first program's sizes say it for all, parts of programs too: the forward nodes of those that
- * train are the same.  Evaluation has no dropout, so its nodes are others. */
+/* The first program's sizes decide for all programs, those of parts too, because training programs
+ * have the same forward nodes.  Evaluation has no dropout, so its nodes differ. */
 static void fuse_attention(struct rb_compile_work *work, bool train, struct rb_graph *graph)
 {
     struct rb_attentions own = {0};

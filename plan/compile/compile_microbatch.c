@@ -12,8 +12,8 @@
 
 enum { MOST_MICROBATCHES = 1 << 20 };
 
-/* An automatic microbatch is halved until its activations fit: many small ones cost less than a
- * device that cannot hold one. */
+/* An automatic microbatch is halved until its activations fit: many small microbatches cost less
+ * than a device that cannot hold one. */
 static const uint64_t arena_limit = UINT64_C(1) << 30;
 
 /* From the job file alone: at least devices.max microbatches where the batch allows. */

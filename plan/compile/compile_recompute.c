@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the programs that train, or train so; ret_flops: of the first of them. */
+/* Measures the training programs that recompute, or those that do not; ret_flops: of the first. */
 static void measure_programs(const Rb__Model *model, bool recomputes, uint64_t *ret_arena,
                              double *ret_flops)
 {
@@ -48,8 +48,8 @@ static int add_again(struct rb_compile_work *work, int64_t batch)
     return err;
 }
 
-/* With the cuts as they are now: all programs anew; or, behind those that keep activations, further
- * ones that train. */
+/* Makes programs with the current cuts: all of them anew, or further training programs behind those
+ * that keep activations. */
 static int make_programs(struct rb_compile_work *work, int64_t batch, size_t keep)
 {
     Rb__Model *model = work->model;
@@ -67,7 +67,7 @@ static int make_programs(struct rb_compile_work *work, int64_t batch, size_t kee
 }
 
 /* The fewest segments with which the job fits everywhere; or, where it needs them anywhere, with
- * which it fits at all.  Where there are none, or `always`, those that take the least memory. */
+ * which it fits at all.  Where no number does, or `always`, the one that takes the least memory. */
 static int search_cuts(struct rb_compile_work *work, int64_t batch, uint64_t limit, size_t keep)
 {
     struct rb_recompute_cuts best = {0};

@@ -16,7 +16,7 @@ uint32_t rb_footprint_moments(const Rb__Model *model)
     return model->optimizer->momentum != 0;
 }
 
-/* Of a worker that trains with one set of programs. */
+/* The arena of a worker that trains with one set of programs. */
 static uint64_t largest_arena(const Rb__Model *model, bool recomputes)
 {
     uint64_t arena = 0;
@@ -44,7 +44,7 @@ struct rb_footprint rb_footprint_of(const Rb__Model *model)
 
     return (struct rb_footprint){
         .everywhere = 2 * array + model->fixed_bytes + model->constants.len,
-        .held = (rb_footprint_moments(model) + 1) * array, /* and the reduced sums */
+        .held = (rb_footprint_moments(model) + 1) * array, /* one more: the reduced sums */
         .kept = largest_arena(model, false),
         .again = largest_arena(model, rb_footprint_has_both(model)),
     };
@@ -93,8 +93,8 @@ bool rb_footprint_on_gpus(const Rb__Spec *spec, const Rb__Model *model)
            rb_spec_class_is(model->numeric_class, "cuda");
 }
 
-/* In laps (worker/stages/lap.h) what is held is there twice, and older or predicted weights of a
- * stage beside it, all together no more than all weights once. */
+/* In laps (worker/stages/lap.h) what is held exists twice.  Older or predicted weights of a stage
+ * come on top, together no more than all weights once. */
 static uint64_t in_laps(const Rb__Model *model, uint32_t copies, uint32_t ranks)
 {
     uint64_t array = model->state_elements * sizeof(float), held;
@@ -107,7 +107,7 @@ static uint64_t in_laps(const Rb__Model *model, uint32_t copies, uint32_t ranks)
     return held + array;
 }
 
-/* In the pipeline that is pinned, before anybody has cut it. */
+/* Bytes in the pinned pipeline, before it is cut. */
 static uint64_t job_bytes(const Rb__Spec *spec, const Rb__Model *model, bool recomputes,
                           uint32_t copies, uint32_t ranks)
 {

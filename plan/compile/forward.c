@@ -43,7 +43,7 @@ int rb_compile_opened(const struct rb_onnx *onnx, const struct rb_import_options
     if (!err)
         err = rb_fuse(graph, why);
     if (!err) {
-        graph->targets = NULL; /* labels of the model's own loss are an input like any other */
+        graph->targets = NULL; /* labels of the model's own loss are an ordinary input */
         err = lower(graph, weights, &compiled, why);
     }
     if (err)
@@ -85,7 +85,7 @@ static int import_so(const struct rb_onnx *onnx, const struct rb_import_options 
     return err;
 }
 
-/* With this size for the free axes: of as many samples as the model takes. */
+/* Tries this size for the free axes, with as many samples as the model takes. */
 static int try_size(const struct rb_onnx *onnx, bool batch, int64_t size,
                     struct rb_import_options *options)
 {
@@ -105,8 +105,8 @@ static int try_size(const struct rb_onnx *onnx, bool batch, int64_t size,
     return err;
 }
 
-/* Behind the usual sizes come those of weights, which an axis may have to fit.  Where the model
- * takes none the first are kept, so that its import says why. */
+/* After the usual sizes come those of weights, which an axis may have to fit.  Where the model
+ * takes no size, the first are kept, so that its import says why. */
 int rb_compile_bind(const struct rb_onnx *onnx, struct rb_import_options *options,
                     struct rb_why *why)
 {
@@ -126,7 +126,7 @@ int rb_compile_bind(const struct rb_onnx *onnx, struct rb_import_options *option
         n = 1;
     }
     err = try_size(onnx, batch, sizes[0], options);
-    if (n > 1 && err && err != RB_EUNSUPPORTED) /* which depends on no size */
+    if (n > 1 && err && err != RB_EUNSUPPORTED) /* RB_EUNSUPPORTED depends on no size */
         n += rb_onnx_lengths(onnx, sizes + n, OTHERS);
     for (int i = 1; err && i < n; i++)
         if (sizes[i] > 0 && sizes[i] <= MOST_SIZE)
@@ -155,8 +155,8 @@ static int of_one(const struct rb_graph *graph, const struct rb_value *value, co
     return 0;
 }
 
-/* Are the elements of the output the logits of classes: of each token, or of each sample?  Those
- * are what its targets have one of. */
+/* Are the elements of the output the logits of classes, for each token or each sample?  Then the
+ * targets have one class for each of these. */
 static bool has_classes(const struct rb_graph *graph, const struct rb_tensor_type *output,
                         struct rb_tensor_type *ret_targets)
 {
@@ -174,8 +174,8 @@ static bool has_classes(const struct rb_graph *graph, const struct rb_tensor_typ
     return tokens || output->rank == 2;
 }
 
-/* One number is a loss.  Else one that fits: but for the time that it takes it does not matter
- * which. */
+/* An output of one number is a loss.  Else attach a loss that fits: apart from the time it takes,
+ * it does not matter which. */
 static int attach_any_loss(struct rb_graph *graph, struct rb_why *why)
 {
     struct rb_loss_options loss = {.type = "mse", .ignore_index = -100, .sequences = true};
@@ -202,7 +202,7 @@ static int train_graph(const struct rb_onnx *onnx, const struct rb_import_option
     int err, n = rb_onnx_inputs(onnx);
     bool *named = RB_ARENA_NEW(&arena, bool, n + 1);
 
-    for (int i = 1; i < n; i++) /* labels too: only whose name it is differs */
+    for (int i = 1; i < n; i++) /* labels too: only the source of the name differs */
         named[i] = true;
     options.samples = RB_ARENA_NEW(&arena, struct rb_tensor_type, n + 1);
     options.named = named;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where a variable's contents are, until they are written. */
+/* Where a variable's contents are until they are written. */
 struct source {
     enum rb_dtype dtype;
     const void *data;
@@ -18,7 +18,7 @@ static size_t bytes_of(const struct rb_tensor_type *type)
     return (size_t)rb_tensor_elements(type) * rb_dtype_size(type->dtype);
 }
 
-/* tensors: with a source in the place of their data. */
+/* tensors: each with a source in place of its data. */
 static int collect(const struct rb_graph *graph, const Rb__Model *model, struct source *sources,
                    struct rb_safetensor *tensors, struct rb_why *why)
 {

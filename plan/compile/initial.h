@@ -15,8 +15,8 @@
  *
  * weights: a file, an index or a folder (plan/compile/pretrained.h) whose tensors take the place of
  * initializers (plan/compile/match.h); NULL: none.  Halves, bfloat16 and float64 become float32.
- * key: what the user calls them, for messages.  ret_notes: a line for what one has and the other
- * lacks; NULL where weights is. */
+ * key: what the user calls them, for messages.  ret_notes: lines for what the model or the file has
+ * and the other lacks; NULL where weights is. */
 int rb_initial_weights(const struct rb_graph *graph, const char *key, const char *weights,
                        Rb__Model *model, struct rb_buffer *ret_safetensors,
                        struct rb_buffer *ret_notes, struct rb_why *why);

@@ -133,7 +133,7 @@ static void add_globs(json_t *object, const char *key, char *const *globs, size_
     json_object_set_new(object, key, list);
 }
 
-/* One is a word, as it always was. */
+/* One path is a string, as it always was. */
 static json_t *paths_part(char *const *paths, size_t n)
 {
     json_t *list = n > 1 ? json_array() : NULL;
@@ -184,7 +184,7 @@ static json_t *train_part(const Rb__Spec *spec, const Rb__Model *model)
     return part;
 }
 
-/* Of an asynchronous pipeline, whose bits are those of its stages and laps. */
+/* The part for an asynchronous pipeline, whose bits depend on its stages and laps. */
 static json_t *laps_part(const Rb__Spec *spec, const Rb__Asynchronous *how)
 {
     json_t *stops = json_array();
@@ -215,10 +215,10 @@ int rb_job_digest(const Rb__Spec *spec, const char weights_digest[33], Rb__Model
                     spec->loss->type, "ignoreIndex", (json_int_t)spec->loss->ignore_index,
                     "labelSmoothing", spec->loss->label_smoothing, "data", data_part(model->train),
                     "train", train_part(spec, model));
-    if (spec->parallel->hypergraph > 1) /* its bits are those of its parts */
+    if (spec->parallel->hypergraph > 1) /* its bits depend on its parts */
         json_object_set_new(all, "hypergraph", json_integer(spec->parallel->hypergraph));
     if (spec->parallel->hypergraph > 1 && spec->parallel->cut &&
-        strcmp(spec->parallel->cut, "words")) /* the default goes without saying */
+        strcmp(spec->parallel->cut, "words")) /* the default is left out */
         json_object_set_new(all, "cut", json_string(spec->parallel->cut));
     if (model->asynchronous)
         json_object_set_new(all, "pipeline", laps_part(spec, model->asynchronous));

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Filling and draining a lap take about as long as one step each and stage in front: a few per cent
- * of so many. */
+/* Filling and draining a lap each take about one step for each stage in front: a few per cent of so
+ * many steps. */
 enum { SHORTEST = 32, STEPS_A_STAGE = 16 };
 
 static const struct {
@@ -23,7 +23,7 @@ static const struct {
     {"spectrain-formula", RB__ASYNCHRONOUS__KIND__SPECTRAIN, true},
 };
 
-/* Index of the job file's word; -1: none of them. */
+/* Index of the job file's word; -1: it is none of them. */
 static int find(const Rb__Spec *spec)
 {
     const char *schedule = spec->parallel ? spec->parallel->schedule : NULL;

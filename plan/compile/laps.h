@@ -10,14 +10,14 @@
 
 #include <stdint.h>
 
-/* NULL: its pipeline, if it has one, is synchronous.  Free with rb__asynchronous__free_unpacked. */
+/* NULL: the job's pipeline, if any, is synchronous.  Free with rb__asynchronous__free_unpacked. */
 Rb__Asynchronous *rb_laps_of(const Rb__Spec *spec);
 
-/* As it is called in job files; NULL: how is NULL. */
+/* Its name in job files; NULL where `how` is NULL. */
 const char *rb_laps_word(const Rb__Asynchronous *how);
 
-/* The microbatch that it asks for; 0: any will do.  2bw needs as many microbatches as stages, all
- * others run a step as one. */
+/* The microbatch size that the schedule asks for; 0: any will do.  2bw needs as many microbatches
+ * as stages; all others run a step as one microbatch. */
 int64_t rb_laps_micro_batch(const Rb__Spec *spec);
 
 #endif

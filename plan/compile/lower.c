@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A graph as instructions: what is a view disappears, what is a value becomes a tensor with a
- * place.
+/* A graph as instructions: views disappear, and each value becomes a tensor with a place.
  *
  * An instruction has the id of its node.  Autodiff appends behind the forward nodes, so a forward
  * node has one id in the graphs of every batch size; the random ones are held to it. */
@@ -19,7 +18,7 @@ struct lower {
     Rb__Program *program;
     struct rb_why *why;
     int err;
-    const struct rb_value **root; /* by value: what holds its elements */
+    const struct rb_value **root; /* by value: the value that holds its elements */
     int *tensor;                  /* by value: index into program->tensors, or -1 */
     int *made;                    /* by value: instruction that makes it, or -1 */
     int *last;                    /* by root: last instruction that needs it, or -1 */
@@ -42,7 +41,7 @@ static void find_roots(struct lower *lower)
     }
 }
 
-/* Slot 0 is the features, 1 the targets where there are any, then what else the model asks for. */
+/* Slot 0 is the features, slot 1 the targets where there are any, then the model's other inputs. */
 static int next_input(const struct rb_graph *graph, int after)
 {
     for (int i = after; i < graph->n_values; i++)
@@ -202,7 +201,7 @@ static void add_instructions(struct lower *lower, bool once)
             add_instruction(lower, graph->nodes[i]);
 }
 
-/* What they make lives on to the next run. */
+/* What these nodes make lives on to the next run. */
 static void keep_once(struct lower *lower)
 {
     const struct rb_graph *graph = lower->graph;
@@ -223,7 +222,8 @@ static int by_after(const void *a, const void *b)
     return (x->variable > y->variable) - (x->variable < y->variable);
 }
 
-/* Read right behind the instruction that makes them, so they need live no longer for it. */
+/* Contributions are read right behind the instruction that makes them, so they need not live longer
+ * for that. */
 static void add_contributions(struct lower *lower)
 {
     const struct rb_graph *graph = lower->graph;
@@ -248,7 +248,7 @@ static void add_contributions(struct lower *lower)
           by_after);
 }
 
-/* What is read when the program has ended. */
+/* The results are read when the program has ended. */
 static void add_results(struct lower *lower)
 {
     const struct rb_graph *graph = lower->graph;
@@ -299,7 +299,7 @@ static bool is_random(const Rb__Instruction *instruction)
            instruction->operator_ == RB_OP_UNIFORM;
 }
 
-/* One that is not computed again: copies stand behind what they are copies of, under its id. */
+/* A random instruction that is no copy: copies stand behind their original, under its id. */
 static bool is_first_random(const Rb__Program *program, size_t i)
 {
     if (!is_random(program->instructions[i]))

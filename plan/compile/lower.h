@@ -8,7 +8,7 @@
  *
  * An instruction's id is its node's.  Gradients are appended behind the forward nodes, so a forward
  * node, and with it every random number, has the same id in the programs of all batch sizes;
- * rb_lower_program refuses a program whose dropouts are numbered otherwise. */
+ * rb_lower_program refuses a program whose dropouts have other numbers. */
 #ifndef RB_PLAN_COMPILE_LOWER_H
 #define RB_PLAN_COMPILE_LOWER_H
 

@@ -12,8 +12,9 @@
 /* By tensor: the instruction that makes it; -1: none does.  The caller frees it. */
 int *rb_makers_find(const Rb__Program *program);
 
-/* Who made what instruction `before` finds there: views are tensors of their own that nobody makes,
- * and share their input's bytes.  -1: it is no activation. */
+/* The instruction that made the bytes which instruction `before` finds in a tensor: views are
+ * tensors of their own that no instruction makes, and share their input's bytes.  -1: it is no
+ * activation. */
 int rb_makers_of(const Rb__Program *program, const int *makers, int tensor, int before);
 
 /* How many instructions there are up to the loss; 0: it has none. */

@@ -9,7 +9,7 @@
 
 /* ---- Tensors to variables ---- */
 
-/* To the variable's float32, with one rounding. */
+/* Does the type convert to the variable's float32 with one rounding? */
 static bool converts(enum rb_dtype dtype)
 {
     return dtype == RB_F16 || dtype == RB_BF16 || dtype == RB_F64;
@@ -53,7 +53,7 @@ static bool same_contents(const struct rb_safetensor *a, const struct rb_safeten
                    (size_t)rb_tensor_elements(&a->type) * rb_dtype_size(a->type.dtype));
 }
 
-/* The variable at `place` may be called so in the file. */
+/* The variable at `place` may have this name in the file. */
 static int consider(struct rb_match *match, int place, const char *name, struct rb_why *why)
 {
     const struct rb_safetensor **tensors = match->pretrained->tensors;
@@ -242,7 +242,7 @@ void rb_match_aliases(const struct rb_graph *graph, const struct rb_match *match
 
 enum { MOST_NAMED = 3 };
 
-/* The i-th of "a, b, c and 4 more", as what any terminal and JSON takes. */
+/* The i-th of "a, b, c and 4 more", in a form that any terminal and JSON takes. */
 static void list_name(struct rb_buffer *line, int i, const char *name)
 {
     if (i >= MOST_NAMED)
@@ -263,7 +263,7 @@ static void say(struct rb_buffer *notes, const char *key, const char *before, in
     rb_buffer_done(names);
 }
 
-/* BatchNorm's count of batches, which nothing here reads. */
+/* Is it BatchNorm's count of batches, which nothing here reads? */
 static bool is_counter(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -279,7 +279,8 @@ static bool is_frozen(const struct rb_graph *graph, const char *name)
     return false;
 }
 
-/* A table that the exporter made is in no file of weights. */
+/* Does the file lack a variable that it should have?  A table that the exporter made is in no file
+ * of weights. */
 static bool is_missed(const struct rb_match *match, size_t place)
 {
     const Rb__Variable *variable = match->model->variables[place];

@@ -8,8 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* How many samples are behind a statistic is the job file's to say; where it has left that open it
- * followed from the number of devices or from the export, which hardly is what anybody meant. */
+/* The job file may say how many samples are behind a statistic.  Where it leaves that open, the
+ * number followed from the number of devices or from the export, which is hardly intended. */
 static void note_norms(const struct rb_compile_work *work, int64_t micro_batch,
                        struct rb_buffer *notes)
 {
@@ -30,7 +30,7 @@ static void note_norms(const struct rb_compile_work *work, int64_t micro_batch,
                               : ", the microbatch that was chosen: train.microBatch sets it\n");
 }
 
-/* A number less its own mean is 0: such a layer gives its bias whatever it reads. */
+/* A number less its own mean is 0, so such a layer returns its bias whatever it reads. */
 static void note_single(const struct rb_compile_work *work, int64_t micro_batch,
                         struct rb_buffer *notes)
 {
@@ -68,8 +68,9 @@ static void note_microbatch(const struct rb_compile_work *work, int64_t micro_ba
     note_norms(work, micro_batch, notes);
 }
 
-/* The losses make probabilities of logits themselves.  Of probabilities they make flat ones, and
- * the model learns slowly and not much; of a LogSoftmax's output the same again. */
+/* The losses turn logits into probabilities themselves.  From probabilities they make flat ones,
+ * and the model learns slowly and not much; from the output of a LogSoftmax they make the same
+ * probabilities again. */
 static void note_logits(const struct rb_graph *graph, struct rb_buffer *notes)
 {
     const struct rb_node *loss = graph->loss->maker, *node = loss->in[0]->maker;
@@ -87,7 +88,7 @@ static void note_logits(const struct rb_graph *graph, struct rb_buffer *notes)
                          classes ? "softmax" : "sigmoid");
 }
 
-/* Such a model trains, and whoever exported it finds out when the weights are to go back. */
+/* Such a model trains, and its author finds out only when the weights are to go back. */
 static void note_export(const struct rb_compile_work *work, struct rb_buffer *notes)
 {
     struct rb_advice advice[RB_ADVICE_MOST];
@@ -107,7 +108,7 @@ static void note_export(const struct rb_compile_work *work, struct rb_buffer *no
 
 /* ---- What the job file says in vain ---- */
 
-/* Do samples say by themselves how long they are? */
+/* Does the length of samples follow from the data? */
 static bool is_sized(const struct rb_compile_work *work)
 {
     const struct rb_source_info *data = rb_source_info(work->train);
@@ -151,7 +152,7 @@ static void note_unused(const struct rb_compile_work *work, struct rb_buffer *no
             rb_buffer_format(notes, "%s\n", cases[i].text);
 }
 
-/* As long as nobody has asked for more, the usual devices.max is nobody's plan. */
+/* The default devices.max is no choice of the author: devices.want counts instead. */
 static void note_idle(const struct rb_compile_work *work, int64_t micro_batch,
                       struct rb_buffer *notes)
 {

@@ -49,8 +49,8 @@ static int open_file(struct rb_pretrained *pretrained, const char *path, const c
     return err && name ? rb_why_add(why, err, "%.100s", name) : err;
 }
 
-/* As with external data of a model: an index must not be able to name what its sender could not.
- * (Links are followed: downloads are kept as links to files by digest.) */
+/* As with external data of a model: an index must not be able to name a file that its sender could
+ * not.  (Links are followed: downloads are kept as links to files by digest.) */
 static int check_name(const char *name, struct rb_why *why)
 {
     for (const char *at = name; *at; at++)
@@ -106,7 +106,8 @@ static int open_listed(struct rb_pretrained *pretrained, const char *folder, con
     return 0;
 }
 
-/* What the index does not have in that file does not count; what it has must be there. */
+/* Tensors that the index does not list in that file do not count; tensors that it lists must be
+ * there. */
 static int keep_listed(struct rb_pretrained *pretrained, const json_t *map, struct rb_why *why)
 {
     size_t found = 0;
@@ -156,8 +157,8 @@ static int open_index(struct rb_pretrained *pretrained, const char *path, struct
     return err;
 }
 
-/* A checkpoint says what its files are: a damaged one would be trained on.  Where the manifest is
- * damaged the weights may be whole. */
+/* A checkpoint says what its files are, and without this check a damaged file would be trained on.
+ * Where the manifest is damaged the weights may be whole. */
 static int check_checkpoint(const char *path, struct rb_why *why)
 {
     json_t *manifest = NULL;
@@ -200,7 +201,7 @@ static int by_name(const void *left, const void *right)
     return strcmp((*a)->name, (*b)->name);
 }
 
-/* By key, and of one key by text; a key without a text finds it. */
+/* By key, and notes of one key by text; a key without a text finds its notes. */
 static int by_key(const void *left, const void *right)
 {
     const struct rb_safetensor_note *const *a = left, *const *b = right;
@@ -209,7 +210,7 @@ static int by_key(const void *left, const void *right)
     return order || !(*a)->text || !(*b)->text ? order : strcmp((*a)->text, (*b)->text);
 }
 
-/* Files of an index mostly have the same notes.  Where they do not, one of them counts. */
+/* Files of an index mostly have the same notes.  Where they differ, one of them counts. */
 static void drop_repeated(struct rb_pretrained *pretrained)
 {
     int n = 0;

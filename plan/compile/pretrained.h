@@ -17,16 +17,17 @@ struct rb_pretrained {
     int n_files;
 };
 
-/* In a folder model.safetensors, or else model.safetensors.index.json.  The files of an index lie
- * right beside it, and of each counts what the index says is in it.  Of a checkpoint's folder it
- * must be the file that was written there. */
+/* In a folder it reads model.safetensors, or else model.safetensors.index.json.  The files of an
+ * index lie right beside it, and of each file only the tensors that the index lists count.  In a
+ * checkpoint's folder it must be the file that the checkpoint wrote. */
 int rb_pretrained_open(const char *path, struct rb_pretrained *ret, struct rb_why *why);
 void rb_pretrained_close(struct rb_pretrained *pretrained);
 
 /* Place among ->tensors; -1: there is none by that name. */
 int rb_pretrained_find(const struct rb_pretrained *pretrained, const char *name);
-/* What the notes say that a tensor left out was kept as, as its place among ->tensors.  (Writers
- * that store shared tensors once note the name of each other one.)  -1: nothing. */
+/* The tensor that stands for a tensor left out of the file, according to the notes, as its place
+ * among ->tensors.  (Writers that store shared tensors once note the names of the others.)  -1:
+ * none. */
 int rb_pretrained_kept(const struct rb_pretrained *pretrained, const char *name);
 
 #endif

@@ -101,7 +101,7 @@ struct lives {
     int *made, *last; /* by tensor */
 };
 
-/* Who owns an offset is the tensor made there last. */
+/* The tensor made last at an offset owns it. */
 static void read_by(const Rb__Program *program, struct lives *lives, int32_t index, int at)
 {
     int owner = -1;

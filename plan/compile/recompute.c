@@ -16,8 +16,8 @@ static int64_t bytes_of(const struct rb_value *value)
 
 /* ---- Cutting -------------------------------------------------------------------------------- */
 
-/* Of each value that a node makes: its node's place, the last reader in the forward part, and
- * whether the gradient reads it.  Views count as what they are views of. */
+/* For each value that a node makes: the node's place, the last reader in the forward part, and
+ * whether the gradient reads it.  A view counts as the value that it views. */
 struct lives {
     int *made, *last;
     bool *kept;
@@ -119,7 +119,7 @@ struct recompute {
     struct rb_graph *graph;
     const struct rb_recompute_cuts *cuts;
     int end;
-    int n_values;            /* that had been there before */
+    int n_values;            /* that were there before */
     int *place;              /* by value: of the forward node that makes it, or -1 */
     bool *kept;              /* by value: need not be made again */
     bool *wanted;            /* by value: the gradient, or what is made again for it, reads it */
@@ -135,7 +135,8 @@ static int segment_of(const struct recompute *recompute, int place)
     return segment;
 }
 
-/* Nothing in it changes within a step: its result is at hand. */
+/* Does the node read weights alone?  Those do not change within a step, so its result is at
+ * hand. */
 static bool of_weights(const struct rb_node *node)
 {
     for (int i = 0; i < node->n_in; i++)
@@ -150,7 +151,8 @@ static void keep(struct recompute *recompute, const struct rb_value *value)
     recompute->kept[value->id] = true;
 }
 
-/* What crosses a cut, the last segment, and what is not made by the forward part at all. */
+/* Kept are the values that cross a cut, the last segment, and values that the forward part does not
+ * make. */
 static void find_kept(struct recompute *recompute)
 {
     const struct rb_graph *graph = recompute->graph;
@@ -228,7 +230,7 @@ static void make_again(struct recompute *recompute, const struct rb_node *node)
             recompute->again[node->out[j]->id] = copy->out[j];
 }
 
-/* All of the segment that is wanted, now that the first of it is. */
+/* Make again all wanted values of the segment, now that the first of them is wanted. */
 static void make_segment(struct recompute *recompute, int segment)
 {
     int first = segment > 0 ? recompute->cuts->place[segment - 1] + 1 : 0;

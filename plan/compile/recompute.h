@@ -6,7 +6,7 @@
  * The forward part is cut into segments.  What crosses a cut is kept for the gradient, as is the
  * whole last segment; everything else that the gradient reads is made once more by copies of the
  * nodes that made it, right before it is wanted.  A copy is the same operator on the same inputs
- * under the same id, so it makes the same bits, and nobody sums up what it makes: statistics are
+ * under the same id, so it makes the same bits.  No sum takes what a copy makes: statistics are
  * those of the first time. */
 #ifndef RB_PLAN_COMPILE_RECOMPUTE_H
 #define RB_PLAN_COMPILE_RECOMPUTE_H
@@ -21,12 +21,11 @@ struct rb_recompute_cuts {
     int place[RB_RECOMPUTE_SEGMENTS];
 };
 
-/* Into about equal amounts of what the gradient reads, where least crosses. */
+/* Cut into segments with about equal amounts of what the gradient reads, where least crosses. */
 void rb_recompute_cut(const struct rb_graph *graph, int segments,
                       struct rb_recompute_cuts *ret_cuts);
 
-/* Behind everything else that changes a graph.  What cuts of another batch size mean is the same
- * here. */
+/* The last pass that changes a graph.  Cuts found at another batch size mean the same here. */
 void rb_recompute(struct rb_graph *graph, const struct rb_recompute_cuts *cuts);
 
 #endif

@@ -38,8 +38,8 @@ static uint32_t count_uses(const struct rb_graph *graph, const struct rb_value *
     return uses;
 }
 
-/* A weight that the loss does not reach is left as it is, as other frameworks do: no gradient, no
- * decay.  A graph without a loss shows what could be trained. */
+/* A weight that the loss does not reach stays as it is, as in other frameworks: no gradient, no
+ * decay.  In a graph without a loss every weight that could be trained is TRAINED. */
 static Rb__Variable__Role role_of(const struct rb_graph *graph, const struct rb_value *value,
                                   uint32_t uses)
 {
@@ -129,7 +129,7 @@ static void cut_blocks(Rb__Model *model)
         }
 }
 
-/* A bucket while it is made: with the node behind which it is done. */
+/* A bucket while it is made, with the node behind which it is done. */
 struct range {
     uint64_t first, end;
     int done;
@@ -144,7 +144,7 @@ static int by_done(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* Whole variables while they are small; a large one alone, in pieces of whole blocks. */
+/* Whole variables while they are small; a large variable alone, in pieces of whole blocks. */
 static size_t cut_ranges(const Rb__Model *model, const int *last, struct range *ranges)
 {
     struct range open = {.done = -1};

@@ -19,8 +19,8 @@ static double sum_of(const double *x, size_t n)
     return sum;
 }
 
-/* Whole parts of the ideal shares are never too many; each of the rest goes where it is done
- * soonest. */
+/* The whole parts of the ideal shares are never too many; each remaining microbatch goes where it
+ * is done soonest. */
 void rb_balance_shares(uint32_t total, const double *speeds, uint32_t n, uint32_t *ret_shares)
 {
     double all = sum_of(speeds, n);
@@ -125,7 +125,7 @@ double rb_balance_ranges(uint64_t total, uint64_t unit, uint32_t n)
     return most / ((double)total / n);
 }
 
-/* What of its new range each had already; the rest has come from somewhere. */
+/* Counts what each device had already of its new range; the rest is moved. */
 double rb_balance_moved(double bytes, uint32_t before, uint32_t after)
 {
     uint32_t both = before < after ? before : after;

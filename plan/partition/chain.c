@@ -17,8 +17,8 @@ struct chain {
     struct rb_chain_layer *layers;
 };
 
-/* The variable, where the tensor is one that is rounded once a step: each stage rounds what it
- * reads. */
+/* The variable whose rounded copy, made once a step, the tensor is; else the tensor itself.  Each
+ * stage rounds what it reads. */
 static int behind_rounding(const struct chain *chain, int tensor, int reader)
 {
     int maker = tensor < 0 ? -1 : rb_makers_of(chain->program, chain->makers, tensor, reader);
@@ -85,7 +85,7 @@ static void find_crossings(struct chain *chain)
             chain->layers[cut].crossing += bytes[i];
 }
 
-/* By instruction, the layer whose variable it makes a gradient of; -1: of none. */
+/* By instruction, the layer to whose variable it contributes a gradient; -1: to none. */
 static void find_gradients(const struct chain *chain, int *ret_owners)
 {
     const Rb__Program *program = chain->program;

@@ -38,8 +38,8 @@ static int variable_of(const struct course *course, int32_t tensor)
                : -1;
 }
 
-/* The same of a tensor in front of instruction `before`; what runs wherever it is read, such as a
- * rounded weight, stands for the variable that it is made of. */
+/* The variable of a tensor in front of instruction `before`; what runs wherever it is read, such as
+ * rounding a weight, stands for the variable that it reads. */
 static int weight_of(const struct course *course, int32_t tensor, uint32_t before)
 {
     int maker = maker_of(course, tensor, before);
@@ -101,7 +101,7 @@ static bool reads_loose(const struct course *course, uint32_t i)
     return true;
 }
 
-/* Does the forward part have an instruction of this id, of which this is a copy? */
+/* Is instruction i a copy of a forward instruction with the same id? */
 static bool is_again(const struct course *course, uint32_t i)
 {
     for (uint32_t f = 0; i >= course->forward && f < course->forward; f++)
@@ -182,7 +182,8 @@ static void place_backward(struct course *course, uint32_t i)
     course->where[i] = UINT64_C(1) << (want >= 0 && want < (int)cap ? (uint32_t)want : cap);
 }
 
-/* From the last to the first: wherever it is read; where nobody does, in stage 0. */
+/* From the last to the first, each loose instruction in all stages that read it; in stage 0 where
+ * none does. */
 static void place_loose(struct course *course)
 {
     for (uint32_t j = course->n; j-- > 0;) {
@@ -245,7 +246,7 @@ static void add_crossing(struct course *course, int maker, int32_t tensor, uint3
     course->made->crossings[course->made->n_crossings++] = crossing;
 }
 
-/* `tensor` is read in front of instruction `read` by these stages. */
+/* Note that these stages read `tensor` in front of instruction `read`. */
 static void add_reader(struct course *course, int32_t tensor, uint32_t read, uint64_t stages)
 {
     int maker = maker_of(course, tensor, read);

@@ -3,11 +3,11 @@
  *
  * Program + cuts > [course] > Course > worker
  *
- * The forward part is cut into runs.  A backward instruction runs where the forward tensors and the
- * weights are that it reads, but never in a later stage than what it reads of the backward part: so
- * forward all goes to later stages and backward to earlier ones, and stages cannot wait for each
- * other in a circle.  A weight that two layers share counts for the latest of them that is not
- * behind the gradient at hand.
+ * The forward part is cut into runs.  A backward instruction runs where the forward tensors and
+ * weights that it reads are, but never in a later stage than the backward tensors that it reads.
+ * So forward tensors go to later stages only and backward ones to earlier stages only, and stages
+ * cannot wait for each other in a circle.  A weight that two layers share counts for the latest of
+ * them that is not behind the gradient at hand.
  *
  * What reads neither samples nor other stages' work (rounded weights, constants), and what is
  * computed again for the backward pass, runs in every stage that reads it. */
@@ -21,8 +21,8 @@
 
 enum { RB_COURSE_STAGES = 64 };
 
-/* cuts: by stage, the id of its first forward instruction; that of stage 0 is not looked at.
- * ret_course: free with rb__course__free_unpacked. */
+/* cuts: by stage, the id of its first forward instruction; stage 0's is ignored.  ret_course: free
+ * with rb__course__free_unpacked. */
 int rb_course_make(const Rb__Model *model, uint32_t program, const uint32_t *cuts, uint32_t stages,
                    Rb__Course **ret_course, struct rb_why *why);
 

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAIN = 64, TRIES = 4 }; /* vertices a layer; partitions that are tried */
+enum { GRAIN = 64, TRIES = 4 }; /* vertices a layer; partitions tried */
 
-/* Of the work of a part: what may be above the mean, and what is next to nothing. */
+/* Parts of the work of a part: what it may have above the mean, and what is next to nothing. */
 static const double EPSILON = 0.03;
 
 /* Parts have no order: so the loss, the last vertex, is in the last of them. */
@@ -23,8 +23,8 @@ static void put_loss_last(const struct rb_filters_cut *cut)
             cut->parts[v] = of_loss;
 }
 
-/* Layers that nothing but the loss comes behind, and of which all together are next to nothing to
- * compute: dividing them would send their filters to it for no gain.  ret_last: by layer. */
+/* The layers that only the loss follows and that are together next to nothing to compute: dividing
+ * them would send their filters to the loss for no gain.  ret_last: by layer. */
 static void find_last(const struct rb_filters_cut *cut, bool *ret_last)
 {
     double all = 0, some = 0;
@@ -44,8 +44,8 @@ static void find_last(const struct rb_filters_cut *cut, bool *ret_last)
     }
 }
 
-/* Each layer over all parts, in the order of its filters, so that groups that feed each other stay
- * together. */
+/* Divide each layer over all parts, in the order of its filters, so that groups that feed each
+ * other stay together. */
 static void cut_layers(const struct rb_filters_cut *cut)
 {
     RB_CLEANUP(rb_freep) bool *last = rb_alloc(cut->n_layers + 1);

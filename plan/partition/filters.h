@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The filters and neurons of a program, as layers of a hypergraph; and a step in which each of them
+/* The filters and neurons of a program, as layers of a hypergraph; and a step in which each filter
  * is on one of several devices.
  *
  * Program > [filters] > hypergraph_model > partition > [filters] > simulate > seconds
  *
- * A part computes its filters of a layer when it has what they read, sends what others read, and
- * the gradients back; weights are never sent.  Microbatches
- * go through in groups (`together`): a part begins the next when it is done with one. */
+ * A part computes its filters of a layer when it has what they read, sends what other parts read,
+ * and sends the gradients back; weights are never sent.  Microbatches go through in groups
+ * (`together`): a part begins the next group when it is done with one. */
 #ifndef RB_PLAN_PARTITION_FILTERS_H
 #define RB_PLAN_PARTITION_FILTERS_H
 
@@ -15,25 +15,26 @@
 #include "plan/simulate/pipeline.h"
 #include "spec.pb-c.h"
 
-/* Of the first program: its products, what is made of several filter by filter and read, and as the
- * last layer, of one filter, the loss.  The caller frees *ret_layers.  RB_EUNSUPPORTED: a product
- * is not with a weight, has its neurons in columns, reads what needs all filters of a layer, or
- * reads too many layers: its filters cannot be told apart; or there is a Dropout. */
+/* The layers of the first program: its products; what is made of several layers filter by filter
+ * and read; and the loss, as the last layer, of one filter.  The caller frees *ret_layers.
+ * RB_EUNSUPPORTED: there is a Dropout, or a product whose filters cannot be told apart: it is not
+ * with a weight, has its neurons in columns, reads what needs all filters of a layer, or reads too
+ * many layers. */
 int rb_filters_layers(const Rb__Model *model, struct rb_hypergraph_layer **ret_layers,
                       uint32_t *ret_n, struct rb_why *why);
 
-/* What a cut is to be good at (spec.parallel.cut). */
+/* What a cut optimizes (spec.parallel.cut). */
 enum rb_filters_aim {
-    RB_FILTERS_WORDS,  /* few words change parts; parts are even over the whole step, so that one
-                          mostly waits for another: for slow links, or little memory */
-    RB_FILTERS_LAYERS, /* parts are even in each layer, but for small ones in front of the loss,
+    RB_FILTERS_WORDS,  /* few words change parts; parts are even over the whole step, so one mostly
+                          waits for another: for slow links, or little memory */
+    RB_FILTERS_LAYERS, /* parts are even in each layer, except small layers in front of the loss,
                           which the last part has; so all compute at once, and most words go to all:
                           for quick links */
 };
 enum rb_filters_aim rb_filters_aim_of(const Rb__ParallelSpec *parallel); /* NULL: words */
 
-/* Who has which filters, as a pin makes it: the same for the same model, number of parts and aim.
- */
+/* Which part has which filters, as a pin makes it: a function of the model, the number of parts and
+ * the aim. */
 struct rb_filters_cut {
     struct rb_hypergraph_layer *layers;
     uint32_t n_layers;
@@ -56,7 +57,8 @@ struct rb_filters_how {
     uint32_t n_parts;
     uint32_t microbatches, samples; /* samples of a microbatch */
     uint32_t together;         /* microbatches that go through the program at once; 0 counts as 1 */
-    double microbatch, update; /* seconds on one device: of one microbatch among these; of all */
+    double microbatch, update; /* seconds on one device: of one microbatch of a group; of the whole
+                                  update */
     double bandwidth, latency; /* of a device's link, each way; 0: no obstacle */
 };
 

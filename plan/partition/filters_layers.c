@@ -32,7 +32,7 @@ static int refuse(const Rb__Instruction *one, const char *text, struct rb_why *w
                       one->name ? one->name : "", info ? info->name : "?", text);
 }
 
-/* Are the neurons of a product rows of its weight, and what it reads samples by channels? */
+/* Are a product's neurons the rows of its weight, and is its input samples by channels? */
 static bool has_rows(const Rb__Program *program, const Rb__Instruction *one)
 {
     return program->tensors[one->inputs[0]]->n_dims == 2 &&
@@ -40,7 +40,8 @@ static bool has_rows(const Rb__Program *program, const Rb__Instruction *one)
            rb_filters_number(one, "transB", 0);
 }
 
-/* Who stands between a product and the filters that it is to read. */
+/* Refuse because of the instruction between a product and the filters that the product is to
+ * read. */
 static int refuse_last(const Rb__Instruction *last, struct rb_why *why)
 {
     return refuse(last, "it needs all filters of a layer, and others are made of what it makes",
@@ -79,8 +80,8 @@ static int add_product(struct rb_filters_reading *reading, size_t at, struct rb_
     return 0;
 }
 
-/* As a layer of one filter that reads all that is needed at once: the words of a sample that it
- * needs, and next to no work. */
+/* The loss becomes a layer of one filter that reads all filters that are needed at once: the words
+ * of a sample that it needs, and next to no work. */
 static int add_loss(struct rb_filters_reading *reading, size_t at, struct rb_why *why)
 {
     struct rb_hypergraph_layer layer = {.filters = 1, .work = 1};
@@ -94,7 +95,7 @@ static int add_loss(struct rb_filters_reading *reading, size_t at, struct rb_why
     return 0;
 }
 
-/* What is no product. */
+/* Add an instruction that is no product. */
 static int add_other(struct rb_filters_reading *reading, size_t at, struct rb_why *why)
 {
     const Rb__Instruction *one = reading->program->instructions[at];

@@ -16,7 +16,7 @@ struct split {
     int *slots, *links[2];   /* by part */
     int *forward, *backward; /* by layer and part, of the microbatches under way; -1: nothing */
     int *arrivals;           /* by layer, part and part: the words have come; -1: there are none */
-    int *last;               /* by part: it is done with the microbatches before; -1: with none */
+    int *last;               /* by part: done with the microbatches before; -1: there are none */
     uint32_t size;           /* microbatches under way */
     double *sent;
 };
@@ -50,7 +50,8 @@ static void count_work(struct split *split)
         }
 }
 
-/* Each net goes from its first pin, who makes it, to every other part that has a pin of it. */
+/* Each net goes from its first pin, the vertex that makes it, to every other part that has a pin of
+ * it. */
 static void count_words(struct split *split)
 {
     const struct rb_hypergraph *graph = split->how->graph;
@@ -83,7 +84,7 @@ static int add_work(struct split *split, uint32_t part, int kind, uint32_t numbe
     return rb_simulate_add(split->simulate, &task);
 }
 
-/* So many words go from one part to another behind `before`: the task of their coming. */
+/* Send `words` from one part to another behind `before`.  Returns the task of their arrival. */
 static int add_transfer(struct split *split, int before, uint32_t from, int way, double words)
 {
     struct rb_simulate_task transfer = {.slot = RB_SIMULATE_NO_SLOT,
@@ -106,8 +107,8 @@ static void after(struct split *split, int task, int before)
         rb_simulate_after(split->simulate, task, before);
 }
 
-/* A part's filters of a layer, in one direction; -1: it has none.  A sum takes no time of its own:
- * those that it is made of do. */
+/* Compute a part's filters of a layer, in one direction; -1: it has none.  A sum takes no time of
+ * its own; its summands do. */
 static int add_filters(struct split *split, uint32_t layer, uint32_t part, bool back, uint32_t m)
 {
     double share = split->work[at(split, layer, part)] / split->all * (back ? 2 : 1) / 3;
@@ -121,7 +122,7 @@ static int add_filters(struct split *split, uint32_t layer, uint32_t part, bool 
                     split->how->microbatch * split->size * share);
 }
 
-/* What a layer needs comes from its own part, or over a link, once for all who read it there. */
+/* What a layer needs comes from its own part, or over a link, once for all readers in the part. */
 static void add_forward(struct split *split, uint32_t m)
 {
     uint32_t n = split->how->n_parts;
@@ -150,8 +151,8 @@ static void add_forward(struct split *split, uint32_t m)
         }
 }
 
-/* Gradients of what part p gave to q come back when all who read it in q are done; those of a sum
- * are there already. */
+/* The gradients of what part p gave to part q come back when all its readers in q are done; those
+ * of a sum are there already. */
 static void await_gradients(struct split *split, int task, uint32_t layer, uint32_t p)
 {
     for (uint32_t q = 0; q < split->how->n_parts; q++) {
@@ -190,7 +191,7 @@ static void add_backward(struct split *split, uint32_t m)
         }
 }
 
-/* Behind all that each part does of these microbatches. */
+/* A task behind all that each part does for these microbatches. */
 static void end_microbatches(struct split *split)
 {
     struct rb_simulate_task gate = {.slot = RB_SIMULATE_NO_SLOT, .kind = RB_PREDICT_MEET};
@@ -248,7 +249,7 @@ static void close_split(struct split *split)
     free(split->links[1]);
 }
 
-/* Each part updates what it has, when it is done. */
+/* Each part updates what it has when it is done. */
 static void add_updates(struct split *split)
 {
     for (uint32_t p = 0; p < split->how->n_parts; p++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose filters a value of a program has.
+/* Which layers' filters a value of a program has.
  *
- * What graph/split.h does with values of the graph is followed here from instruction to
- * instruction, so that each value that is spread is one activation, and costs what it has. */
+ * This follows from instruction to instruction what graph/split.h does with values of the graph, so
+ * that each value that is spread is one activation, and costs its words. */
 #include "plan/partition/filters_inside.h"
 
 #include "base/arena.h"
@@ -46,8 +46,8 @@ static int64_t channels_of(const struct rb_filters_reading *reading,
     return channels;
 }
 
-/* What a view makes of each of so many channels of axis 1, in blocks or not, or about to be turned
- * around; 0: that is not the axis of the filters. */
+/* How many elements of axis 1 a view makes of each of so many channels, in blocks or not, or about
+ * to be turned around; 0: axis 1 is not the axis of the filters. */
 static int64_t times_of(const struct rb_filters_reading *reading, const Rb__Tensor *tensor,
                         int64_t channels)
 {
@@ -62,7 +62,7 @@ static int64_t times_of(const struct rb_filters_reading *reading, const Rb__Tens
                                   (dim[rank - 1] == RB_BLOCK || dim[2] == RB_BLOCK));
 }
 
-/* Who made input k of an instruction; -1: it depends on no filter. */
+/* The instruction that made input k; -1: the input depends on no filter. */
 static int maker_of(const struct rb_filters_reading *reading, size_t at, size_t k)
 {
     const Rb__Instruction *one = reading->program->instructions[at];
@@ -72,7 +72,7 @@ static int maker_of(const struct rb_filters_reading *reading, size_t at, size_t 
                : -1;
 }
 
-/* Of input k of an instruction; nothing where it depends on no filter. */
+/* The sources of input k of an instruction; none where it depends on no filter. */
 static struct rb_filters_sources sources_of(const struct rb_filters_reading *reading, size_t at,
                                             size_t k)
 {
@@ -102,7 +102,7 @@ static bool is_same(const struct rb_filters_activation *a, const struct rb_filte
     return a->maker == b->maker && a->place == b->place;
 }
 
-/* The layer whose net is `layer` as it is read now: itself, or one of its own for another
+/* The layer whose net is `layer` as it is read now: `layer` itself, or a further layer for another
  * activation of the same filters. */
 static uint32_t find_activation(struct rb_filters_reading *reading, uint32_t layer,
                                 const struct rb_filters_activation *read, double words)
@@ -166,7 +166,8 @@ struct rb_filters_sources rb_filters_read(struct rb_filters_reading *reading, si
 
 /* ---- What follows filters one by one ---------------------------------------------------------*/
 
-/* What needs all filters of what it reads, or reads what does. */
+/* The sources of an instruction that needs all filters of its inputs, or reads from one that
+ * does. */
 static struct rb_filters_sources need_all(struct rb_filters_reading *reading, size_t at)
 {
     const Rb__Instruction *one = reading->program->instructions[at];
@@ -185,7 +186,7 @@ static struct rb_filters_sources need_all(struct rb_filters_reading *reading, si
     return all;
 }
 
-/* Filters behind each other; false: of something else too. */
+/* The filters of the inputs one after the other; false: an input is something else. */
 static bool concatenate(struct rb_filters_reading *reading, size_t at,
                         struct rb_filters_sources *ret)
 {
@@ -207,7 +208,7 @@ static bool concatenate(struct rb_filters_reading *reading, size_t at,
     return true;
 }
 
-/* Are they as many layers of as many filters, with as many elements each? */
+/* Do both have equally many layers, of equally many filters, with equally many elements each? */
 static bool match(const struct rb_filters_reading *reading, const struct rb_filters_sources *a,
                   const struct rb_filters_sources *b)
 {
@@ -219,7 +220,7 @@ static bool match(const struct rb_filters_reading *reading, const struct rb_filt
     return same;
 }
 
-/* Is input k no more than a number that nobody trains, which every part may have? */
+/* Is input k just a number that is not trained, which every part may have? */
 static bool is_number(const struct rb_filters_reading *reading, const Rb__Instruction *one,
                       size_t k)
 {
@@ -229,8 +230,8 @@ static bool is_number(const struct rb_filters_reading *reading, const Rb__Instru
     return !tensor || (rb_work_elements(tensor) == 1 && !rb_filters_is_trained(reading, tensor));
 }
 
-/* What an elementwise operator makes of its inputs' filters: a layer of its own wherever they are
- * several layers'.  false: they do not go together. */
+/* The sources of an elementwise operator: a layer of its own wherever its inputs' filters are of
+ * several layers.  false: the filters do not go together. */
 static bool join(struct rb_filters_reading *reading, size_t at, struct rb_filters_sources *ret)
 {
     const Rb__Instruction *one = reading->program->instructions[at];
@@ -261,7 +262,7 @@ static bool join(struct rb_filters_reading *reading, size_t at, struct rb_filter
     return true;
 }
 
-/* Blocks of channels are made or undone (graph/layout.c). */
+/* Does the instruction make or undo blocks of channels (graph/layout.c)? */
 static bool turns_blocks(const struct rb_filters_reading *reading, const Rb__Instruction *one)
 {
     const Rb__Attribute *perm = one->operator_ == RB_OP_TRANSPOSE ? attribute(one, "perm") : NULL;
@@ -275,7 +276,7 @@ static bool turns_blocks(const struct rb_filters_reading *reading, const Rb__Ins
            (x->dims[rank - 1] == RB_BLOCK && perm->ints[2] == (int64_t)rank - 1);
 }
 
-/* Sums over axes behind that of the filters. */
+/* Does it sum over axes behind that of the filters? */
 static bool sums_places(const Rb__Instruction *one)
 {
     const Rb__Attribute *axes = attribute(one, "axes");
@@ -286,7 +287,7 @@ static bool sums_places(const Rb__Instruction *one)
     return axes != NULL;
 }
 
-/* Does each filter of its first input become one of what it makes? */
+/* Does each filter of its first input become one filter of its result? */
 static bool follows(const Rb__Instruction *one)
 {
     switch (one->operator_) {

@@ -104,7 +104,7 @@ double rb_hypergraph_imbalance(const struct rb_hypergraph *graph, const uint32_t
 
 /* ---- Bisection -------------------------------------------------------------------------------*/
 
-/* Side 0 grows from a vertex by whoever shares most with it, until it has its share. */
+/* Side 0 grows from a vertex by the vertices that share most with it, until it has its share. */
 static void grow(const struct rb_hypergraph *graph, const struct rb_hypergraph_limits *limits,
                  uint64_t *random, uint8_t *sides)
 {
@@ -158,7 +158,7 @@ static void divide(const struct rb_hypergraph *graph, const struct rb_hypergraph
     }
 }
 
-/* The better of what is there and another way, improved. */
+/* Refine `sides`, and keep the better of it and the best so far. */
 static void take_better(const struct rb_hypergraph *graph,
                         const struct rb_hypergraph_limits *limits, uint8_t *sides, uint8_t *best)
 {
@@ -171,7 +171,7 @@ static void take_better(const struct rb_hypergraph *graph,
         memcpy(best, sides, graph->n_vertices);
 }
 
-/* Shrink, divide, and improve on the way back. */
+/* Coarsen, divide, and refine on the way back. */
 static void bisect(const struct rb_hypergraph *graph, const struct rb_hypergraph_limits *limits,
                    uint64_t *random, int depth, uint8_t *ret_sides)
 {
@@ -196,7 +196,8 @@ static void bisect(const struct rb_hypergraph *graph, const struct rb_hypergraph
 
 /* ---- Recursion -------------------------------------------------------------------------------*/
 
-/* The vertices of one side, and what is left of their nets: a net that is cut goes on in both. */
+/* The vertices of one side, and what is left of their nets: a net that is cut continues on both
+ * sides. */
 static void split(const struct rb_hypergraph *graph, const uint8_t *sides, int side,
                   struct rb_hypergraph *ret, uint32_t *ret_vertices)
 {
@@ -260,7 +261,7 @@ static void recurse(struct work *work, const struct rb_hypergraph *graph, const 
             work->parts[vertices[v]] = first;
         return;
     }
-    if (n > 2) /* leave room for those that follow: what is full cannot be divided */
+    if (n > 2) /* leave room for later cuts: a full side cannot be divided */
         for (int side = 0; side < 2; side++) {
             double all = 0, tight;
 
@@ -318,7 +319,7 @@ void rb_hypergraph_partition(const struct rb_hypergraph *graph, const struct rb_
         if (how->memory_slack > 0)
             work.part_memory += graph->memory[v] / how->parts * (1 + how->memory_slack);
     }
-    /* the best of two is not always the best for what is cut further */
+    /* the best bisection is not always the best to cut further */
     for (uint32_t i = 0; i < 2 * (how->tries ? how->tries : 1); i++) {
         double over, words;
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hypergraphs and their partition: who owns which filters and neurons.
+/* Hypergraphs and their partition: which part owns which filters and neurons.
  *
  * layers of filters (hypergraph_model.h) > [hypergraph] > a part for each vertex, and its volume
  *
- * A vertex is work; a net is an activation: its pins are who makes it and all who read it, its cost
- * the words of a sample.  In a partition a net of cost c over l parts costs c (l - 1) words
- * forward, and as many backward.  Multilevel recursive bisection with Fiduccia-Mattheyses
+ * A vertex is work; a net is an activation: its pins are the vertex that makes it and all that read
+ * it, its cost the words of a sample.  In a partition a net of cost c over l parts costs c (l - 1)
+ * words forward, and as many backward.  Multilevel recursive bisection with Fiduccia-Mattheyses
  * refinement; the same seed, the same partition. */
 #ifndef RB_PLAN_PARTITION_HYPERGRAPH_H
 #define RB_PLAN_PARTITION_HYPERGRAPH_H
@@ -21,7 +21,8 @@ struct rb_hypergraph {
     uint32_t *pins;        /* vertices, each once a net */
     uint32_t *first_net;   /* by vertex, and one behind: rb_hypergraph_index */
     uint32_t *nets;
-    uint32_t *layers; /* by net: that it is an activation of; NULL: of none (hypergraph_model.h) */
+    uint32_t *layers; /* by net: the layer it is an activation of; NULL: of none
+                         (hypergraph_model.h) */
 };
 
 void rb_hypergraph_done(struct rb_hypergraph *graph);
@@ -45,10 +46,10 @@ struct rb_hypergraph_how {
     double epsilon;      /* no part has more than (1 + epsilon) times the mean, of either weight */
     double memory_slack; /* the same for memory; 0: not looked at */
     uint64_t seed;
-    uint32_t tries; /* the best of so many; 0 counts as 1 */
+    uint32_t tries; /* of which the best is taken; 0 counts as 1 */
 };
 
-/* ret_parts: by vertex.  A single vertex above its part's limit is placed all the same. */
+/* ret_parts: by vertex.  A single vertex above the limit of a part is placed all the same. */
 void rb_hypergraph_partition(const struct rb_hypergraph *graph, const struct rb_hypergraph_how *how,
                              uint32_t *ret_parts);
 

@@ -31,8 +31,8 @@ static uint32_t *shuffled(uint32_t n, uint64_t *random)
     return order;
 }
 
-/* Who shares most with v, of those that are single: each net counts its cost over its other pins.
- * scores: zeros, by vertex, here and on return. */
+/* The single vertex that shares most with v: each net counts its cost over its other pins.  scores:
+ * zeros, by vertex, here and on return. */
 static uint32_t partner(const struct rb_hypergraph *graph, uint32_t v, double most,
                         const uint32_t *map, double *scores)
 {
@@ -65,7 +65,7 @@ static uint32_t partner(const struct rb_hypergraph *graph, uint32_t v, double mo
     return best;
 }
 
-/* Number the pairs and the single ones; returns how many there are. */
+/* Number the pairs and the vertices left single; returns how many there are. */
 static uint32_t match(const struct rb_hypergraph *graph, double most, uint64_t *random,
                       uint32_t *ret_map)
 {

@@ -15,7 +15,7 @@ struct making {
     uint32_t n;
     uint32_t *roots;                      /* by layer */
     struct rb_hypergraph_bundle *bundles; /* by vertex */
-    uint32_t *first_bundle;               /* by layer, and one behind: of roots */
+    uint32_t *first_bundle;               /* by layer, and one behind; of roots only */
     uint32_t *seen;                       /* by vertex: the net that has it, and one more */
     struct rb_hypergraph *graph;
     uint32_t n_pins, room;
@@ -159,7 +159,7 @@ static void make_bundles(struct making *making, uint32_t grain)
     making->first_bundle[making->n] = making->graph->n_vertices = n;
 }
 
-/* Each once a net: who makes it may be joined with who reads it. */
+/* Each vertex once a net: the maker of an activation may be joined with a reader. */
 static void add_pin(struct making *making, uint32_t vertex)
 {
     if (making->seen[vertex] == making->graph->n_nets + 1)
@@ -187,7 +187,7 @@ static bool reads(const struct making *making, uint32_t to,
     return offset + maker->first < end && offset + maker->end > first;
 }
 
-/* What `vertex` gives on of `layer`. */
+/* The net of what `vertex` passes on of `layer`. */
 static void add_net(struct making *making, uint32_t layer, uint32_t vertex)
 {
     struct rb_hypergraph *graph = making->graph;
@@ -204,7 +204,7 @@ static void add_net(struct making *making, uint32_t layer, uint32_t vertex)
             if (reads(making, to, &making->bundles[b], maker, offset))
                 add_pin(making, b);
     }
-    making->seen[vertex] = 0; /* where nothing comes of it, the next net has its number */
+    making->seen[vertex] = 0; /* if this net is dropped, the next one has its number */
     if (making->n_pins - first < 2) {
         making->n_pins = first;
         return;
@@ -214,7 +214,7 @@ static void add_net(struct making *making, uint32_t layer, uint32_t vertex)
     graph->first_pin[graph->n_nets++] = first;
 }
 
-/* Work and memory are of all that is joined in a vertex; nets are each layer's own. */
+/* A vertex has the work and memory of all that is joined in it; each layer has its own nets. */
 static void add_layer(struct making *making, uint32_t layer)
 {
     const struct rb_hypergraph_layer *from = &making->layers[layer];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vertices that are numbered in the order of their layers can be cut where that order says: between
- * two layers, or somewhere in one.  Where nets are long, one a layer wide, no vertex gains anything
- * by moving alone, and refining from elsewhere does not get there. */
+/* Vertices that are numbered in the order of their layers can be cut in that order: between two
+ * layers, or inside one.  Where nets are as wide as a layer, no vertex gains anything by moving
+ * alone, and refinement from another start does not reach such a cut. */
 #include "plan/partition/hypergraph_inside.h"
 
 #include "base/arena.h"

@@ -10,7 +10,8 @@
 
 enum { PASSES = 8, PATIENCE = 60 };
 
-/* One pass: vertices that may still move lie in a heap a side, those that gain most on top. */
+/* One pass: the vertices that may still move are in one heap a side, those that gain most on
+ * top. */
 struct pass {
     const struct rb_hypergraph *graph;
     const struct rb_hypergraph_limits *limits;
@@ -81,7 +82,7 @@ static void change_gain(struct pass *pass, uint32_t v, double by)
         sift(pass, v);
 }
 
-/* The net's pins on `side`, all of them. */
+/* Change the gains of all of the net's pins on `side`. */
 static void change_side(struct pass *pass, uint32_t net, int side, double by)
 {
     const struct rb_hypergraph *graph = pass->graph;
@@ -91,7 +92,7 @@ static void change_side(struct pass *pass, uint32_t net, int side, double by)
             change_gain(pass, graph->pins[p], by);
 }
 
-/* v goes over; it is locked. */
+/* Move v to the other side, and lock it. */
 static void move(struct pass *pass, uint32_t v)
 {
     const struct rb_hypergraph *graph = pass->graph;
@@ -101,14 +102,14 @@ static void move(struct pass *pass, uint32_t v)
         uint32_t net = graph->nets[i], *counts = &pass->counts[2 * net];
         double cost = graph->costs[net];
 
-        if (counts[to] == 0) /* it was whole: now the others could follow */
+        if (counts[to] == 0) /* the net was whole: now the others could follow */
             change_side(pass, net, from, cost);
-        else if (counts[to] == 1) /* that one would no longer make it whole */
+        else if (counts[to] == 1) /* moving that pin would no longer make the net whole */
             change_side(pass, net, to, -cost);
         counts[from]--;
         counts[to]++;
         pass->sides[v] = (uint8_t)to;
-        if (counts[from] == 0) /* whole again: nobody should leave */
+        if (counts[from] == 0) /* whole again: no pin should leave */
             change_side(pass, net, to, -cost);
         else if (counts[from] == 1)
             change_side(pass, net, from, cost);
@@ -208,7 +209,7 @@ static void open_pass(struct pass *pass)
     }
 }
 
-/* How much is too much if v went over. */
+/* The overload if v moved. */
 static double overload_after(const struct pass *pass, uint32_t v)
 {
     int from = pass->sides[v], to = !from;
@@ -221,7 +222,7 @@ static double overload_after(const struct pass *pass, uint32_t v)
     return overload(pass->limits, work, memory);
 }
 
-/* Who goes next; those on top that would make a side too heavy stay where they are. */
+/* The vertex that moves next; those on top that would make a side too heavy stay where they are. */
 static bool choose(struct pass *pass, uint32_t *ret_v)
 {
     double now = overload(pass->limits, pass->work, pass->memory);

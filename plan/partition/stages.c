@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The least number of devices for a given pace is found for all beginnings of the chain, one after
- * the other; the pace by halving.  So a thousand layers on a thousand devices take no longer than
- * on ten. */
+/* For a given pace, the least number of devices is found for each beginning of the chain in turn;
+ * the pace is found by halving.  So a thousand layers on a thousand devices take no longer than on
+ * ten. */
 #include "plan/partition/stages.h"
 
 #include "base/arena.h"
@@ -17,7 +17,7 @@ struct cut {
     double bandwidth;
     bool straight;
     double *seconds, *weights; /* of all layers in front of each */
-    uint32_t *least;           /* by number of layers: devices that they need */
+    uint32_t *least;           /* by number of layers: devices they need */
     uint32_t *from;            /* and where their last stage begins */
     uint32_t *last;            /* and its devices */
 };
@@ -70,7 +70,7 @@ static bool keeps(const struct cut *cut, double pace)
             }
             if (one > cut->devices && cut->straight &&
                 cut->seconds[end] - cut->seconds[first] > pace)
-                break; /* longer ones are no faster */
+                break; /* longer stages are no faster */
         }
     }
     return cut->least[cut->n] <= cut->devices;

@@ -4,8 +4,8 @@
  * layers + devices + link > [stages] > the stages whose slowest is as fast as can be
  *
  * Exact.  A stage of layers i..j on r devices takes (T + 4 (r-1) w / (r b)) / r a minibatch: its
- * forward and backward, and the sum of its gradients over the replicas; the link in front of it
- * takes 2 a / (b r) for the activations and their gradients.  The slowest of all of these is what
+ * forward and backward, and the sum of its gradients over the replicas.  The link in front of it
+ * takes 2 a / (b r) for the activations and their gradients.  The slowest stage or link is what
  * counts. */
 #ifndef RB_PLAN_PARTITION_STAGES_H
 #define RB_PLAN_PARTITION_STAGES_H
@@ -27,8 +27,8 @@ struct rb_stages_part {
 };
 
 /* How long the slowest stage or link takes; ret_parts has room for as many as there are devices.
- * bandwidth: bytes a second; 0: no obstacle.  straight: one device a stage.  Fewer devices than
- * there are may be used. */
+ * bandwidth: bytes a second; 0: no obstacle.  straight: one device a stage.  The cut may use fewer
+ * devices than there are. */
 double rb_stages_cut(const struct rb_stages_layer *layers, uint32_t n, uint32_t devices,
                      double bandwidth, bool straight, struct rb_stages_part *ret_parts,
                      uint32_t *ret_n);

@@ -26,7 +26,7 @@ static void find(const Rb__Model *model, const Rb__Course *course, uint64_t *ret
         const Rb__Contribution *one = program->contributions[c];
         uint64_t made = course->stages[one->after ? one->after - 1 : 0];
 
-        ret_gives[one->variable] |= made & -made; /* of what several make it is the first one's */
+        ret_gives[one->variable] |= made & -made; /* of several makers the first gives it */
     }
 }
 

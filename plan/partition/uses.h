@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Do stages of a pipeline get on without each other's variables?  (Which stages need a block:
+/* Do the stages of a pipeline need none of each other's variables?  (Which stages need a block:
  * proto/needs.h.)
  *
  * Course > [uses] > schedule_pipeline */
@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "plan.pb-c.h"
 
-/* Is each variable that training changes one stage's alone?  RB_EUNSUPPORTED names one that is not.
- */
+/* Does each variable that training changes belong to one stage alone?  RB_EUNSUPPORTED names one
+ * that does not. */
 int rb_uses_separate(const Rb__Model *model, const Rb__Course *course, struct rb_why *why);
 
 #endif

@@ -37,11 +37,11 @@ static const struct pass *source_of(const struct lap *lap, uint32_t stage, uint3
 
 /* Where a stage has come to. */
 struct hand {
-    uint32_t f, b; /* minibatches that have gone, and come back */
+    uint32_t f, b; /* minibatches gone forward, and come back */
     double clock;
 };
 
-/* Its next pass, if what it waits for is done. */
+/* Play the stage's next pass, if what the pass waits for is done. */
 static bool play_pass(struct lap *lap, uint32_t stage, struct hand *hand, double forward,
                       double backward)
 {
@@ -73,7 +73,7 @@ static void play(struct lap *lap, const double *forward, const double *backward)
     }
 }
 
-/* Updates of a stage that have ended by `time`; its backward passes end one behind the other. */
+/* Updates of a stage that have ended by `time`; its backward passes end one after the other. */
 static uint32_t ended(const struct lap *lap, uint32_t stage, double time)
 {
     uint32_t low = 0, high = lap->minibatches;
@@ -89,7 +89,7 @@ static uint32_t ended(const struct lap *lap, uint32_t stage, double time)
     return low;
 }
 
-/* Those by others than `minibatch` that ended behind `after`, up to `until`. */
+/* Updates by other minibatches that ended behind `after`, up to `until`. */
 static uint32_t count(const struct lap *lap, uint32_t stage, uint32_t minibatch, double after,
                       double until)
 {
@@ -111,8 +111,8 @@ static struct rb_versions count_pass(const struct lap *lap, uint32_t stage, uint
     };
 }
 
-/* In whole ticks, a thousand or two for the longest: stages that are alike end at the same time,
- * whatever the order in which their times are added up. */
+/* Times in whole ticks, one or two thousand for the longest: stages that are alike end at the same
+ * time, whatever the order in which their times are added up. */
 static void round_times(struct lap *lap, const double *forward, const double *backward,
                         double *ret_ticks)
 {
@@ -162,7 +162,7 @@ void rb_versions_lap(const double *forward, const double *backward, uint32_t sta
     lap_done(&lap);
 }
 
-/* Over the middle third of the minibatches. */
+/* The busy part of the time, over the middle third of the minibatches. */
 static double busy(const struct lap *lap)
 {
     uint32_t from = lap->minibatches / 3, to = 2 * lap->minibatches / 3;

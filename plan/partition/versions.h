@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many updates a pipeline stage's weights are behind: counted from the schedule that is run.
+/* How many updates a pipeline stage's weights are behind: counted from the schedule that runs.
  *
- * times of the stages > [versions] > steps ahead that weights are predicted
+ * times of the stages > [versions] > how many steps ahead weights are predicted
  *
  * One forward, one backward: stage k of n takes n-1-k minibatches forward before its first
  * backward, then forward and backward in turn, and updates its weights behind each backward.  A
@@ -14,7 +14,7 @@
 
 struct rb_versions {
     uint32_t forward, backward; /* updates by other minibatches between use and aim */
-    uint32_t stale;             /* of them, those between its forward and its own backward here */
+    uint32_t stale;             /* of the forward ones, those before its own backward here */
 };
 
 /* Of a lap of `minibatches`, filling and draining included: ret by stage * minibatches + minibatch.
@@ -22,8 +22,7 @@ struct rb_versions {
 void rb_versions_lap(const double *forward, const double *backward, uint32_t stages,
                      uint32_t minibatches, struct rb_versions *ret);
 
-/* In the steady state, by stage.  ret_busy: part of the time that the stage which works most works.
- */
+/* In the steady state, by stage.  ret_busy: the part of the time that the busiest stage works. */
 void rb_versions_count(const double *forward, const double *backward, uint32_t stages,
                        struct rb_versions *ret, double *ret_busy);
 

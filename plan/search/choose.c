@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the ways that run is run. */
+/* Which of the ways that can run is chosen. */
 #include "plan/search/inside.h"
 
 #include "plan/schedule_pipeline.h"
@@ -14,8 +14,9 @@ static bool same(const struct rb_search_work *work, const struct rb_search_way *
            rb_search_same_copies(a->copies, b->copies, work->devices);
 }
 
-/* What is kept unless another way is clearly quicker: what trains, else data parallelism, with all
- * of the state where that is open: a death then moves nothing.  NULL: it does not fit. */
+/* The candidate that is kept unless another way is clearly quicker: the one that trains, else data
+ * parallelism, with all of the state where that is open, so that a death moves nothing.  NULL: it
+ * does not fit. */
 static struct rb_search_candidate *find_habit(const struct rb_search_work *work)
 {
     struct rb_search *search = work->search;

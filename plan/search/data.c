@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data parallelism: all of the state everywhere or less of it, even shares or shares by speed. */
+/* Data parallelism: with all of the state everywhere or in shards, with even shares or shares by
+ * speed. */
 #include "plan/search/inside.h"
 
 #include "base/arena.h"
@@ -42,7 +43,7 @@ static int price(struct rb_search_work *work, struct rb_search_candidate *one,
     return 0;
 }
 
-/* It may be chosen, if a submit takes as many copies or leaves them open. */
+/* The candidate may be chosen if a submit takes as many copies or leaves them open. */
 static void note_open(struct rb_search_work *work, struct rb_search_candidate *one)
 {
     for (uint32_t i = 0; i < work->n_copies && !one->open; i++)
@@ -54,7 +55,7 @@ static void note_open(struct rb_search_work *work, struct rb_search_candidate *o
         }
 }
 
-/* fits: with activations that are kept, so that it is not for the planner to compute them again. */
+/* fits: it fits with activations kept, so the planner may not choose to compute them again. */
 static int try_set(struct rb_search_work *work, const uint32_t *shares, uint32_t copies, bool even,
                    bool recomputes, bool fits)
 {
@@ -101,7 +102,7 @@ static double *find_speeds(const struct rb_search_work *work)
     return speeds;
 }
 
-/* With all of the state everywhere, and with less of it. */
+/* Try all of the state everywhere, and shards. */
 static int try_shares(struct rb_search_work *work, const uint32_t *shares, bool even)
 {
     int err = try_data(work, shares, 0, even);

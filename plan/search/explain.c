@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why a candidate is chosen, or what it has against it. */
+/* Why a candidate is chosen, or what speaks against it. */
 #include "plan/search/inside.h"
 
 #include "base/arena.h"
@@ -18,7 +18,7 @@ static const struct rb_search_candidate *find_chosen(const struct rb_search *sea
     return NULL;
 }
 
-/* Fewer devices that are quicker, of halves and their halves; 0: none. */
+/* A number of fewer devices that is quicker, of a half, a quarter, ...; 0: none. */
 static uint32_t find_quicker(const struct rb_search_work *work, double *seconds)
 {
     const struct rb_search_how *how = work->how;
@@ -56,7 +56,7 @@ static void compare(double seconds, double chosen, char *text, size_t room)
         snprintf(text, room, "%.1f %% %s", 100 * fabs(ratio - 1), ratio > 1 ? "slower" : "faster");
 }
 
-/* The quickest of data parallelism that fits and may be chosen; NULL: there is none. */
+/* The quickest data-parallel candidate that fits and may be chosen; NULL: there is none. */
 static const struct rb_search_candidate *find_data(const struct rb_search_work *work)
 {
     const struct rb_search_candidate *best = NULL;
@@ -108,7 +108,7 @@ static void explain_stages(const struct rb_search_work *work, struct rb_search_c
                   100 * one->idle, quicker);
 }
 
-/* Why data parallelism has so much of the state. */
+/* Why data parallelism has as much of the state on a device as it has. */
 static void explain_state(const struct rb_search_work *work, const struct rb_search_candidate *one,
                           char *text, size_t room)
 {
@@ -136,7 +136,8 @@ static void explain_data(const struct rb_search_work *work, struct rb_search_can
                   100 * (one->updating + one->gathering) / one->seconds, quicker);
 }
 
-/* What a job file says to have it: a pin of the one leaves the other as a submit has it. */
+/* The pins by which a job file asks for this way.  A pin of the stages or of the replicas leaves
+ * the other as a submit has it. */
 static void find_pins(const struct rb_search_work *work, const struct rb_search_candidate *one,
                       char *text, size_t room)
 {

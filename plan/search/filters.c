@@ -17,7 +17,7 @@ static int price_filters(struct rb_search_work *work, const struct rb_filters_cu
 {
     const struct rb_search_how *how = work->how;
     const struct rb_cluster_device *device = work->slowest;
-    uint32_t sets = work->devices / cut->n_parts; /* that a step's microbatches are shared by */
+    uint32_t sets = work->devices / cut->n_parts; /* that share a step's microbatches */
     uint32_t microbatches = (work->total + sets - 1) / sets;
     double part = rb_cost_together(microbatches, device, how->profile);
     double elements = (double)how->model->state_elements;

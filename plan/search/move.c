@@ -40,8 +40,8 @@ static Rb__Plan *new_plan(const Rb__Model *model, const struct rb_cluster *clust
     return plan;
 }
 
-/* Bytes that `rank` of `after` lacks: moments of what it does not hold yet, and all weights where
- * it is new. */
+/* Bytes that `rank` of `after` lacks: the moments of blocks that it does not hold yet, and all
+ * weights where it is new. */
 static double lacking(const Rb__Model *model, const Rb__Plan *before, const Rb__Plan *after,
                       uint32_t rank)
 {

@@ -15,13 +15,13 @@ struct rb_move_side {
 
 struct rb_move {
     double bytes;   /* that change hands in all */
-    double seconds; /* that they take, at least: the slowest receiver's */
-    double stall;   /* of those, how long nobody trains */
+    double seconds; /* that they take at least: those of the slowest receiver */
+    double stall;   /* of those, how long no rank trains */
 };
 
-/* `step`: seconds of a step before.  Where everyone holds everything, newcomers receive the state
- * beside the training, and what each step did to it meanwhile: nobody waits.  Shards are copied
- * between two steps.  What a new process needs to start is not in it: the others train on. */
+/* `step`: seconds of a step before.  Where every rank holds everything, newcomers receive the state
+ * beside the training, and what each step did to it meanwhile: no rank waits.  Shards are copied
+ * between two steps.  What a new process needs to start is not counted: the others train on. */
 void rb_move_price(const Rb__Model *model, const struct rb_cluster *cluster,
                    struct rb_move_side before, struct rb_move_side after, double step,
                    struct rb_move *ret_move);

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The layers of a part as a stage; with the weights that it has and the bytes that it makes. */
+/* The layers of a part as a stage, with its weights and the bytes that it makes. */
 static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
                                           const struct rb_chain_layer *layers,
                                           const struct rb_stages_part *part, double *ret_elements,

@@ -65,7 +65,7 @@ void rb_search_state_text(uint32_t copies, uint32_t devices, char *text, size_t 
                  copies == 1 ? "" : "s");
 }
 
-/* What the smallest of the devices has for a job; 0: not known. */
+/* The memory that the smallest of the devices has for a job; 0: not known. */
 static uint64_t memory_limit(const struct rb_search_work *work)
 {
     uint64_t limit = work->how->machine, asked = rb_footprint_limit(work->how->spec);
@@ -124,7 +124,7 @@ static bool alike(const struct rb_search_work *work)
     return true;
 }
 
-/* 2, 4, 8, ... stages, one device a stage, and as many as there are now. */
+/* Try 2, 4, 8, ... stages, one device a stage, and the number of stages that trains now. */
 static int try_stages(struct rb_search_work *work)
 {
     uint32_t most = work->devices < RB_COURSE_STAGES ? work->devices : RB_COURSE_STAGES;
@@ -170,7 +170,7 @@ struct rb_cluster_link rb_search_link(const struct rb_search_work *work)
         uint32_t on_node, in_rack;
 
         if (r && cluster->devices[r].node == cluster->devices[r - 1].node)
-            continue; /* as the one in front */
+            continue; /* same as the device in front */
         count_sharers(work, r, &on_node, &in_rack);
         if (on_node > 1)
             narrow(&link, node->inside.bandwidth);
@@ -209,7 +209,7 @@ static int try_all(struct rb_search_work *work)
     return err;
 }
 
-/* GPUs of one machine sum without their hosts, at a speed that nobody has measured. */
+/* GPUs of one machine sum without their hosts, at a speed that is not measured. */
 static bool sums_are_known(const struct rb_search_work *work)
 {
     const struct rb_cluster_device *devices = work->how->cluster->devices;
@@ -229,7 +229,7 @@ static bool is_roomy(const struct rb_search_work *work)
     return !limit || rb_footprint_bytes(work->how->model, 0, work->devices) <= limit;
 }
 
-/* What the job has of each block, or would have; and what it may have. */
+/* How many copies of each block the job has, or would have, and how many it may have. */
 static int find_copies(struct rb_search_work *work)
 {
     const struct rb_search_how *how = work->how;

@@ -3,11 +3,11 @@
  *
  * Model + spec + cluster > [search] > candidates, the chosen one first
  *
- * Chosen is what is run: what the job file pins, else the quickest of data parallelism and
- * pipelines that fits; and where the job file leaves the state open, with all of it everywhere or
- * two replicas.  What changes the bits, or cannot be run yet, is priced and never chosen; nor is
- * data parallelism with all of the state left on several GPUs of one machine, whose sums have no
- * price. */
+ * The chosen candidate is what runs: what the job file pins, else the quickest of data parallelism
+ * and pipelines that fits; where the job file leaves the state open, with all of it everywhere or
+ * with two replicas.  A way that changes the bits, or that cannot run yet, is priced and never
+ * chosen.  Nor is data parallelism with all of the state left for another way on several GPUs of
+ * one machine, because their sums have no price. */
 #ifndef RB_PLAN_SEARCH_SEARCH_H
 #define RB_PLAN_SEARCH_SEARCH_H
 
@@ -17,7 +17,7 @@
 
 #include <stdbool.h>
 
-/* How a job runs, as far as it is for the planner to say. */
+/* How a job runs, as far as the planner decides it. */
 struct rb_search_way {
     uint32_t stages; /* of a pipeline; 0: data parallel */
     uint32_t copies; /* of each block of the state; 0: one a device */
@@ -32,13 +32,12 @@ struct rb_search_how {
     uint64_t machine;         /* memory of a device where the cluster does not say; 0: unknown */
     const uint32_t *replicas; /* of each block, as the job has it; NULL: as a submit would decide */
     bool brief;               /* what may be chosen, and nothing else */
-    const struct rb_search_way *running; /* what trains is left for a clear gain only.  NULL:
-                                            nothing does */
+    const struct rb_search_way *running; /* left for a clear gain only; NULL: nothing trains */
 };
 
 enum rb_search_verdict {
     RB_SEARCH_CHOSEN,
-    RB_SEARCH_RUNS,   /* but is not chosen: the reason says why */
+    RB_SEARCH_RUNS,   /* can run, and is not chosen: the reason says why */
     RB_SEARCH_PRICED, /* this release cannot run it */
     RB_SEARCH_MISFIT, /* it does not fit into memory, or into the cluster */
 };

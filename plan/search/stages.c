@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipelines as workers run them: the stages of the plan that a pin makes.  A stage goes at the pace
- * of the slowest device, whoever has it. */
+/* Pipelines as workers run them: the stages of the plan that a pin makes.  Each stage is priced at
+ * the pace of the slowest device. */
 #include "plan/search/inside.h"
 
 #include "base/arena.h"
@@ -24,7 +24,7 @@ struct staged {
     struct rb_pipeline_stage *shape; /* by stage */
     uint32_t stages;
     uint64_t flights; /* rb_footprint_staged */
-    bool pinned;      /* it is what is run */
+    bool pinned;      /* it is what runs */
 };
 
 /* One stage of the plan's course of the first program, and the elements that it makes gradients of.
@@ -53,7 +53,8 @@ static struct rb_pipeline_stage new_stage(const struct rb_search_work *work,
     return stage;
 }
 
-/* What goes from stage k to the next ones, or what comes back to it: the larger, a microbatch. */
+/* Bytes of a microbatch that go from stage k to later stages, or that come back to it: the
+ * larger. */
 static double crossing(const Rb__Model *model, const Rb__Course *course, uint32_t k)
 {
     const Rb__Program *program = model->programs[course->program];
@@ -76,8 +77,8 @@ static double update_seconds(const struct rb_search_work *work, double elements)
     return rb_cost_update(work->how->model, elements, work->slowest, work->how->profile).seconds;
 }
 
-/* Of all stages: the state is placed as for a job that runs so.  A stage updates as long as the one
- * of its devices that holds most. */
+/* Add to all stages the costs of the state, placed as for a job that runs so.  A stage updates for
+ * as long as its device that holds most. */
 static void add_state(const struct rb_search_work *work, uint32_t copies, Rb__Plan *plan,
                       struct rb_pipeline_stage *stages, uint32_t n, struct rb_traffic *ret_traffic)
 {
@@ -100,7 +101,7 @@ static void add_state(const struct rb_search_work *work, uint32_t copies, Rb__Pl
     }
 }
 
-/* Steps that are played: those of a lap, as far as they can be. */
+/* Steps that are played: those of a lap, as far as there is room for them. */
 static uint32_t count_steps(const struct rb_search_work *work)
 {
     const Rb__Asynchronous *how = work->how->model->asynchronous;
@@ -110,14 +111,14 @@ static uint32_t count_steps(const struct rb_search_work *work)
     return how->lap * work->total > MOST_MICROBATCHES ? MOST_MICROBATCHES / work->total : how->lap;
 }
 
-/* In a lap each stage updates its own behind each step, and sends no sums. */
+/* In a lap each stage updates its own weights behind each step, and sends no sums. */
 static void run_on(const struct rb_search_work *work, double elements,
                    struct rb_pipeline_stage *stage)
 {
     stage->backward += update_seconds(work, elements) / work->total;
 }
 
-/* Of the first program that trains in this plan. */
+/* The course of the first program that trains in this plan. */
 static const Rb__Course *find_course(const Rb__Model *model, const Rb__Plan *plan)
 {
     for (size_t c = 0; c < plan->n_courses; c++)
@@ -126,7 +127,7 @@ static const Rb__Course *find_course(const Rb__Model *model, const Rb__Plan *pla
     return plan->courses[0];
 }
 
-/* All that is the same wherever the state is; the caller frees its shape. */
+/* All that does not depend on where the state is; the caller frees its shape. */
 static struct staged new_staged(const struct rb_search_work *work, Rb__Plan *plan, bool pinned)
 {
     const Rb__Course *course = find_course(work->how->model, plan);
@@ -173,7 +174,7 @@ static void add(struct rb_search_work *work, const struct staged *staged, uint32
     rb_search_check_memory(work, one);
 }
 
-/* With so many copies of each block; the plan has no shards yet. */
+/* Price it with so many copies of each block; the plan has no shards yet. */
 static int price(struct rb_search_work *work, const struct staged *staged, uint32_t copies)
 {
     bool laps = work->how->model->asynchronous;
@@ -223,7 +224,8 @@ static int try_set(struct rb_search_work *work, uint32_t stages, bool pinned, bo
     return err;
 }
 
-/* Where activations are for each configuration to keep or not, the state's copies are not open. */
+/* Where each configuration decides whether activations are kept, the copies of the state are not
+ * open. */
 int rb_search_stages(struct rb_search_work *work, uint32_t stages, bool pinned)
 {
     struct rb_search *search = work->search;

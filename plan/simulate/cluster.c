@@ -57,7 +57,7 @@ static int check_nodes(const Rb__ClusterNodes *nodes, struct rb_why *why)
     return err;
 }
 
-/* Devices of one of `nodes`, MOST_DEVICES at most. */
+/* Count the devices of each of `nodes`, MOST_DEVICES at most. */
 static int count_devices(const Rb__ClusterFile *file, uint32_t *ret_nodes, uint32_t *ret_devices,
                          struct rb_why *why)
 {
@@ -210,8 +210,9 @@ void rb_cluster_here(const char *kind, uint32_t devices, struct rb_cluster_link 
 }
 
 /* Through shared memory a byte is copied in, read, and added to another: five bytes of its core's
- * memory traffic by count, and six and a half as measured (the sums of tests/bench/predict.py), for it changes cores.
- * What is in memory of a device's own comes out of it first, and goes into the other's last. */
+ * memory traffic by count, and six and a half as measured (the sums of tests/bench/predict.py),
+ * because the byte changes cores.  Where devices have memory of their own, the byte first comes out
+ * of the sender's and last goes into the receiver's. */
 struct rb_cluster_link rb_cluster_inside(double copied, double crossing)
 {
     static const double touched = 6.5, latency = 10e-6;

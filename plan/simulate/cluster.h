@@ -52,18 +52,19 @@ int rb_cluster_parse(const char *file, const char *text, size_t size, struct rb_
                      struct rb_why *why);
 int rb_cluster_read(const char *path, struct rb_cluster *ret, struct rb_why *why);
 
-/* One node of so many devices that are all like the one that a profile was taken on. */
+/* One node of `devices` devices, all like the one that the profile was taken on. */
 void rb_cluster_here(const char *kind, uint32_t devices, struct rb_cluster_link inside,
                      uint64_t memory, struct rb_cluster *ret);
 
-/* Between the devices of a machine, a core of which copies so many bytes a second: what is assumed.
- * crossing: bytes a second between a device's own memory and the host's; 0: it has none. */
+/* The link that is assumed between the devices of a machine.  copied: bytes a second that a core
+ * copies.  crossing: bytes a second between a device's own memory and the host's; 0: it has
+ * none. */
 struct rb_cluster_link rb_cluster_inside(double copied, double crossing);
 
 /* Is there a device that only a profile can cost? */
 bool rb_cluster_unmeasured(const struct rb_cluster *cluster);
 
-/* From the first of so many devices to the others: the longest latency on the way. */
+/* The longest latency on the way from the first of `devices` devices to the others. */
 double rb_cluster_latency(const struct rb_cluster *cluster, uint32_t devices);
 
 void rb_cluster_done(struct rb_cluster *cluster);

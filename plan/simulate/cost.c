@@ -25,8 +25,8 @@ bool rb_cost_alike(const struct rb_cluster_device *a, const struct rb_cluster_de
     return a->speed == b->speed && a->flops == b->flops && a->bandwidth == b->bandwidth;
 }
 
-/* What is computed again stands behind what it is a copy of, under its id: in a program of that
- * kind nothing is further in front than in the first one. */
+/* A copy that computes again stands behind its original, under the original's id: in a program with
+ * copies no instruction is further in front than in the first program. */
 static size_t find_original(const Rb__Model *model, const Rb__Program *program, size_t instruction)
 {
     const Rb__Program *first = model->programs[0];
@@ -58,7 +58,7 @@ struct rb_cost rb_cost_instruction(const Rb__Model *model, size_t p, size_t inst
     return cost;
 }
 
-/* The program of a whole microbatch that trains as p does. */
+/* The program of a whole microbatch that keeps or recomputes activations as p does. */
 static size_t first_of(const Rb__Model *model, size_t p)
 {
     for (size_t first = 1; model->programs[p]->recomputes && first < p; first++)
@@ -115,7 +115,7 @@ struct rb_cost rb_cost_update(const Rb__Model *model, double elements,
                               const struct rb_cluster_device *device,
                               const struct rb_cost_profile *profile)
 {
-    double squares = model->optimizer->clip_norm > 0 ? 4 : 0; /* else they are taken on the way */
+    double squares = model->optimizer->clip_norm > 0 ? 4 : 0; /* else taken on the way */
     double bytes = elements * (4 + 8 + 8 * rb_footprint_moments(model) + squares);
 
     if (device->flops <= 0 && profile->update > 0)

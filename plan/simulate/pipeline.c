@@ -123,7 +123,7 @@ static void connect(struct pipeline *pipeline)
 
 /* ---- The state -------------------------------------------------------------------------------*/
 
-/* Devices first .. end - 1 wait for each other: the task that what they then do is behind. */
+/* Devices first .. end - 1 wait for each other.  Returns the task that ends the wait. */
 static int meet(struct pipeline *pipeline, uint32_t first, uint32_t end)
 {
     struct rb_simulate_task meet = {.slot = RB_SIMULATE_NO_SLOT, .kind = RB_PREDICT_MEET};
@@ -135,7 +135,8 @@ static int meet(struct pipeline *pipeline, uint32_t first, uint32_t end)
     return all;
 }
 
-/* Behind a meeting.  A link carries as much each way: received are no more than `busy` bytes. */
+/* An exchange behind a meeting.  A link carries as much each way, so its time is that of `busy`
+ * bytes, no less than it sends or receives. */
 static void exchange(struct pipeline *pipeline, uint32_t device, int met, int kind, double sent,
                      double busy, uint32_t crossings)
 {
@@ -164,7 +165,7 @@ static void finish_stage(struct pipeline *pipeline, const struct rb_pipeline_sta
     }
 }
 
-/* All send each other what they owe: nothing begins behind it before everyone is through, as
+/* All devices send each other what they owe.  No device goes on before all are through, because
  * there is a vote. */
 static void exchange_all(struct pipeline *pipeline, int kind, const double *out, const double *in,
                          uint32_t crossings)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A pipeline's step: one forward, one backward, on stages that may have replicas.
  *
- * stages + link > [pipeline] > simulate > seconds, and who did what when
+ * stages + link > [pipeline] > simulate > seconds, and what each device did when
  *
- * Microbatch i of a stage goes to its replica i mod r.  A replica takes as many microbatches ahead
- * as there are devices behind it, by its part of the stage, then backward and forward in turn.
- * Activations and their gradients go over a link of the sender's own, one behind the other, beside
- * what it computes.  Then gradients are summed, and the state is updated: by the replicas of each
- * stage for themselves, or as plan/traffic.h says, all devices together. */
+ * Microbatch i of a stage goes to its replica i mod r.  A replica runs as many microbatches forward
+ * ahead as there are devices in later stages for each replica of its own, then backward and forward
+ * in turn.  Activations and their gradients go over the sender's own link, one after the other,
+ * beside its computing.  Then gradients are summed and the state is updated: by the replicas of
+ * each stage for themselves, or by all devices together as plan/traffic.h says. */
 #ifndef RB_PLAN_SIMULATE_PIPELINE_H
 #define RB_PLAN_SIMULATE_PIPELINE_H
 
@@ -42,7 +42,7 @@ struct rb_pipeline_step {
 int rb_pipeline_run(const struct rb_pipeline_how *how, struct rb_pipeline_step *ret_step,
                     struct rb_why *why);
 
-/* Microbatches that a replica of stage k has in flight at most. */
+/* The most microbatches that a replica of stage k has in flight. */
 uint32_t rb_pipeline_ahead(const struct rb_pipeline_stage *stages, uint32_t n, uint32_t k);
 
 #endif

@@ -11,8 +11,8 @@
 #include <string.h>
 
 enum {
-    MOST_TASKS = 4096, /* more microbatches than that, and a rank's are one task */
-    SMALL = 8 * 1024,  /* bytes that everyone sends to everyone: coll/sum.c */
+    MOST_TASKS = 4096, /* above so many microbatches, a rank's are one task */
+    SMALL = 8 * 1024,  /* bytes up to which each rank sends to all: coll/sum.c */
 };
 
 const char *rb_predict_kind_text(int kind)
@@ -26,8 +26,9 @@ const char *rb_predict_kind_text(int kind)
     return kind >= 0 && kind < RB_PREDICT_COUNT ? words[kind] : "";
 }
 
-/* A sum that another core has just written comes out of its cache while that one updates, too: it
- * takes as long as so many of one's own, as measured (tests/bench/predict.py). */
+/* A sum that another core has just written comes out of that core's cache while that core updates
+ * too: reading it takes as long as reading so many of the rank's own, as measured
+ * (tests/bench/predict.py). */
 static const double looked = 3.5;
 
 /* ---- A step ----------------------------------------------------------------------------------*/
@@ -37,7 +38,7 @@ static size_t whole_program(const struct rb_predict_how *how)
     return how->recomputes ? rb_cost_find(how->model, how->model->micro_batch, true) : 0;
 }
 
-/* Of the last microbatch, which may be smaller. */
+/* The program of the last microbatch, which may be smaller. */
 static size_t last_program(const struct rb_predict_how *how)
 {
     int64_t rest = how->model->global_batch % how->model->micro_batch;
@@ -57,7 +58,7 @@ static struct rb_cost microbatch(const struct rb_predict_how *how,
                 rb_cost_sums(rb_cost_sums_bytes(how->model, p, first), device, how->profile));
 }
 
-/* Of many devices most are like the one before: what one takes is found once. */
+/* Most devices are like the one before, so equal times are found once. */
 struct times {
     const struct rb_cluster_device *device; /* NULL: of none yet */
     struct rb_cost first, other;            /* microbatches of a rank */
@@ -95,7 +96,8 @@ static void add_microbatches(struct rb_predict_tasks *tasks, uint32_t rank, uint
         rb_predict_work(tasks, rank, RB_PREDICT_COMPUTE, first, all);
 }
 
-/* Bytes that a rank sends for a sum of so many: whole to everyone, or a part to each and back. */
+/* Bytes that a rank sends for a sum of so many: all of them to each rank, or a part to each and
+ * back. */
 static double sum_bytes(const struct rb_predict_how *how, double bytes, int *ret_crossings)
 {
     double n = how->ranks;
@@ -112,7 +114,7 @@ static bool sharded(const struct rb_predict_how *how)
     return how->copies && how->ranks > how->copies && how->model->n_blocks;
 }
 
-/* Who holds which blocks; NULL: the model's sizes make no sense. */
+/* A plan whose shards say which rank holds which blocks; NULL: the model's sizes make no sense. */
 static Rb__Plan *new_shards(const struct rb_predict_how *how)
 {
     RB_CLEANUP(rb_freep) uint32_t *nodes = rb_alloc(how->ranks * sizeof *nodes);
@@ -128,7 +130,7 @@ static Rb__Plan *new_shards(const struct rb_predict_how *how)
     return plan;
 }
 
-/* Each shard goes from everyone to those who hold it, all at once. */
+/* Each shard goes from all ranks to those that hold it, all shards at once. */
 static void find_flows(struct rb_predict_tasks *tasks, const Rb__Plan *plan)
 {
     Rb__Block *const *blocks = tasks->how->model->blocks;
@@ -225,7 +227,7 @@ static void add_update(struct rb_predict_tasks *tasks)
     if (!sharded(how))
         return;
     rb_predict_fill(tasks,
-                    4 * elements * (n - how->copies) / n); /* primaries, to those who do not hold */
+                    4 * elements * (n - how->copies) / n); /* by primaries, to ranks that lack it */
     rb_predict_exchange(tasks, RB_PREDICT_GATHER, 0, 1);
 }
 

@@ -2,10 +2,10 @@
 /* A data-parallel step on a cluster, as workers take it: microbatches, sums, vote, update, and
  * weights where the state is in shards.
  *
- * Model + shares + cluster > [predict] > simulate > seconds, and who did what when
+ * Model + shares + cluster > [predict] > simulate > seconds, and what each rank did when
  *
- * A rank does one thing at a time, and its collectives begin when the last one has come to them:
- * worker/step/step.c is what is modelled, coll/sum.c what the bytes come from. */
+ * A rank does one thing at a time, and a collective begins when the last rank has come to it.  The
+ * model is worker/step/step.c; the bytes are those of coll/sum.c. */
 #ifndef RB_PLAN_SIMULATE_PREDICT_H
 #define RB_PLAN_SIMULATE_PREDICT_H
 
@@ -13,7 +13,7 @@
 #include "plan/simulate/cost.h"
 #include "plan/simulate/simulate.h"
 
-/* Kinds of task, for whoever draws. */
+/* Kinds of task, for the drawing. */
 #define RB_PREDICT_KINDS(X)                                                                        \
     X(COMPUTE, "compute")                                                                          \
     X(BACKWARD, "backward")                                                                        \

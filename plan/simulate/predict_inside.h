@@ -7,7 +7,7 @@
 
 #include "plan/simulate/predict.h"
 
-/* What a rank's messages to all others pass, as parts of its bytes. */
+/* Which links a rank's messages to all others pass, as parts of its bytes. */
 struct rb_predict_way {
     double inside, network, rack;
 };
@@ -27,18 +27,19 @@ struct rb_predict_tasks {
         *busy; /* by rank, bytes of an exchange: sent; sent or received, whichever is more */
 };
 
-/* Resources of the cluster, and no task yet. */
+/* Make the resources of the cluster, and no task yet. */
 void rb_predict_open(struct rb_predict_tasks *tasks);
-/* All but the simulation, which is the caller's. */
+/* Free all but the simulation, which is the caller's. */
 void rb_predict_close(struct rb_predict_tasks *tasks);
 
 /* Something that the rank's device does by itself. */
 void rb_predict_work(struct rb_predict_tasks *tasks, uint32_t rank, int kind, uint32_t number,
                      struct rb_cost cost);
 
-/* All ranks send and receive as much in the next exchange. */
+/* In the next exchange each rank sends and receives `bytes`. */
 void rb_predict_fill(struct rb_predict_tasks *tasks, double bytes);
-/* Everyone waits for everyone; then each sends its bytes (`out`, `busy`), evenly to all others. */
+/* All ranks wait for each other; then each sends its bytes (`out`, `busy`), evenly to all
+ * others. */
 void rb_predict_exchange(struct rb_predict_tasks *tasks, int kind, uint32_t number, int crossings);
 
 #endif

@@ -10,7 +10,7 @@ static int new_resource(struct rb_simulate *simulate, double capacity)
     return capacity > 0 ? rb_simulate_resource(simulate, capacity) : -1;
 }
 
-/* Parts of the others that are on the node, in the rack, and elsewhere. */
+/* Which parts of the other ranks are on the rank's node, off the node, and off the rack. */
 static void find_ways(struct rb_predict_tasks *tasks)
 {
     const struct rb_cluster *cluster = tasks->how->cluster;

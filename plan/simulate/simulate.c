@@ -11,13 +11,13 @@
 
 enum state { WAITING, READY, LATENT, FLOWING, ENDED };
 
-/* Of a task, while it is simulated. */
+/* The state of a task while it is simulated. */
 struct progress {
     enum state state;
     int before;   /* tasks that it still waits for */
     double left;  /* seconds of latency, then work */
-    int follower; /* the first edge to one that waits for it; -1: none */
-    int next;     /* in the list of its slot's ready ones; -1: none */
+    int follower; /* the first edge to a task that waits for it; -1: none */
+    int next;     /* in the list of its slot's ready tasks; -1: none */
 };
 
 struct edge {
@@ -25,7 +25,7 @@ struct edge {
 };
 
 struct slot {
-    int ready; /* the first of those that wait for it, by number; -1: none */
+    int ready; /* the first task that waits for it, by number; -1: none */
     bool busy;
 };
 
@@ -39,9 +39,9 @@ struct rb_simulate {
     size_t room_tasks, room_edges;
     /* while it runs */
     double now;
-    int *active; /* latent and flowing ones, in the order in which they began */
+    int *active; /* latent and flowing tasks, in the order in which they began */
     size_t n_active, ended;
-    double *rates, *weights; /* by task, while it is run */
+    double *rates, *weights; /* by task */
 };
 
 struct rb_simulate *rb_simulate_new(void)
@@ -140,7 +140,7 @@ static void begin(struct rb_simulate *simulate, int i)
         simulate->slots[task->slot].busy = true;
 }
 
-/* Begin it, or queue it by its number where its slot is busy. */
+/* Begin task i, or queue it by its number where its slot is busy. */
 static void offer(struct rb_simulate *simulate, int i)
 {
     int slot = simulate->tasks[i].slot, *at;
@@ -156,7 +156,7 @@ static void offer(struct rb_simulate *simulate, int i)
     *at = i;
 }
 
-/* Slots that are free take the first of those that wait for them. */
+/* Each free slot takes the first task that waits for it. */
 static void fill_slots(struct rb_simulate *simulate)
 {
     for (size_t s = 0; s < simulate->n_slots; s++) {
@@ -201,7 +201,7 @@ static void find_rates(struct rb_simulate *simulate)
                       simulate->weights, simulate->rates);
 }
 
-/* Seconds until the next of the active ones changes its state. */
+/* Seconds until the next active task changes its state. */
 static double next_event(const struct rb_simulate *simulate)
 {
     double soonest = INFINITY;
@@ -215,7 +215,7 @@ static double next_event(const struct rb_simulate *simulate)
     return soonest;
 }
 
-/* Let `seconds` go by.  What is left of those that are as good as done is rounding. */
+/* Let `seconds` go by.  What is left of a task that is as good as done is rounding. */
 static void advance(struct rb_simulate *simulate, double seconds)
 {
     static const double sliver = 1e-9;
@@ -229,7 +229,7 @@ static void advance(struct rb_simulate *simulate, double seconds)
         struct progress *progress = &simulate->progress[i];
         double rate = rate_of(simulate, i);
 
-        /* nothing of infinite speed is ever left, and 0 times infinity is none */
+        /* no work of infinite rate is ever left, and 0 times infinity is no number */
         progress->left = isinf(rate) ? 0 : progress->left - rate * seconds;
         if (progress->left <= sliver * rate * seconds && progress->state == LATENT &&
             simulate->tasks[i].work > 0) {

@@ -3,10 +3,10 @@
  *
  * step, stages, tests > tasks > [simulate] > start and end of each > search, timeline
  *
- * A task begins when all before it have ended and its slot is free; among those that wait for a
- * slot the one that was added first goes.  It spends its latency, then it flows: its rate is as
- * high as it may be and as the resources that it uses allow.  Those who share a resource share it
- * by max-min fairness.  Pure: the same tasks, the same times. */
+ * A task begins when all tasks before it have ended and its slot is free; of the tasks that wait
+ * for a slot the one that was added first goes first.  A task spends its latency, then it flows: at
+ * most at its own rate, and only as fast as the resources that it uses allow.  Tasks that use the
+ * same resource share it by max-min fairness.  Pure: the same tasks, the same times. */
 #ifndef RB_PLAN_SIMULATE_SIMULATE_H
 #define RB_PLAN_SIMULATE_SIMULATE_H
 

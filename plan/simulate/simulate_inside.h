@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast those go that flow at the same time.
+/* The rates of tasks that flow at the same time.
  *
  * simulate > [simulate_rates] */
 #ifndef RB_PLAN_SIMULATE_SIMULATE_INSIDE_H
@@ -12,10 +12,10 @@ struct rb_simulate_resource {
     double free, wanted; /* while rates are found */
 };
 
-/* weights: room, by task.
+/* weights: scratch, by task.
  *
- * Max-min: all rates rise together, each in the units of the resource that it uses most of, until
- * it reaches its own limit or a resource is used up. */
+ * Max-min: all rates rise together, each in the units of the resource that its task uses most of,
+ * until the task reaches its own limit or a resource is used up. */
 void rb_simulate_rates(const struct rb_simulate_task *tasks, const int *flowing, size_t n,
                        struct rb_simulate_resource *resources, size_t n_resources, double *weights,
                        double *ret_rates);

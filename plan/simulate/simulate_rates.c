@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* What is left of a resource that is as good as used up. */
+/* The part of a resource's capacity below which it counts as used up. */
 static const double sliver = 1e-9;
 
-/* Work for a unit of the resource that it uses most of. */
+/* The task's work for a unit of the resource that it uses most of. */
 static double weight_of(const struct rb_simulate_task *task)
 {
     double most = 0;
@@ -33,7 +33,7 @@ static bool limited(const struct rb_simulate_task *task,
     return false;
 }
 
-/* How far all that still rise can rise together. */
+/* How far all tasks whose rates still rise can rise together. */
 static double find_rise(const struct rb_simulate_task *tasks, const int *rising, size_t n,
                         const struct rb_simulate_resource *resources, const double *weights,
                         const double *rates)
@@ -115,7 +115,7 @@ void rb_simulate_rates(const struct rb_simulate_task *tasks, const int *flowing,
                 rising[kept++] = rising[i];
         }
         if (kept == left)
-            break; /* rounding: nothing rises any more */
+            break; /* rounding: no rate rises any more */
         left = kept;
     }
 }

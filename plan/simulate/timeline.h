@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A simulated step as a picture: who computes, sends and waits, and when.
+/* A simulated step as a picture: which lane computes, sends and waits, and when.
  *
  * simulate > [timeline] > SVG */
 #ifndef RB_PLAN_SIMULATE_TIMELINE_H
@@ -8,7 +8,8 @@
 #include "base/buffer.h"
 #include "plan/simulate/simulate.h"
 
-/* A row a lane, RB_TIMELINE_LANES at most; what is not coloured is waiting.  `title` is escaped. */
+/* One row a lane, RB_TIMELINE_LANES at most; what is not coloured is waiting.  `title` is
+ * escaped. */
 enum { RB_TIMELINE_LANES = 64 };
 void rb_timeline_svg(const struct rb_simulate *simulate, const char *title, struct rb_buffer *out);
 
