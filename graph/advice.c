@@ -76,7 +76,7 @@ static void check_names(struct rb_advice_search *search)
                                                             : "do_constant_folding=False");
 }
 
-/* What the optimizer of the newer exporter does to a model that is to be trained. */
+/* What the newer exporter's optimizer does to a model that is to be trained. */
 static void check_lost(struct rb_advice_search *search)
 {
     const char *example = NULL;
@@ -120,7 +120,7 @@ static void check_mode(struct rb_advice_search *search)
         off += is(graph->node[i], "Dropout") && graph->node[i]->n_output < 2 &&
                graph->node[i]->n_input < 3 && search->model->opset >= 12;
     if (off &&
-        off == dropouts) /* beside others these are scaled_dot_product_attention's, written so */
+        off == dropouts) /* beside others, these are how scaled_dot_product_attention is written */
         rb_advice_say(
             search,
             rb_arena_format(search->arena,

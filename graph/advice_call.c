@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The call of torch.onnx.export that a model should have come from, to be pasted. */
+/* The call of torch.onnx.export that should have made a model, ready to paste. */
 #include "graph/advice_inside.h"
 
 #include "base/arena.h"
@@ -18,7 +18,7 @@ static bool is_asked_for(const Onnx__ModelProto *proto)
     return major > 2 || (major == 2 && minor >= 5);
 }
 
-/* Can it stand in the call as it is? */
+/* Can the name stand in the call unchanged? */
 static bool is_word(const char *name)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
@@ -28,7 +28,7 @@ static bool is_word(const char *name)
            first + strspn(name + first, "0123456789") == strlen(name);
 }
 
-/* "0: \"batch\"", and what other axes of the input are free. */
+/* "0: \"batch\"", and the other free axes of the input. */
 static void add_axes(const Onnx__ValueInfoProto *input, bool fresh, struct rb_buffer *axes)
 {
     struct rb_tensor_type type = {0};
@@ -52,7 +52,7 @@ const char *rb_advice_call(const struct rb_onnx *model, struct rb_arena *arena)
     for (int i = 0; i < model->n_inputs && i < 8; i++) {
         const char *name = rb_onnx_quote(model->inputs[i]->name, room);
 
-        if (strpbrk(name, "\"\\")) /* what is pasted is this call and nothing else */
+        if (strpbrk(name, "\"\\")) /* the pasted text must be this call and nothing else */
             name = rb_arena_format(arena, "x%d", i);
         rb_buffer_text(&variables, i ? ", " : "");
         if (model->n_inputs > 1 && is_word(name))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Buffers that the module changes while it trains: spectral norms, moving averages, queues.  But
+/* Buffers that the module changes while it trains: spectral norms, moving averages, queues.  Except
  * for the statistics of batch norms they stay as the file has them. */
 #include "graph/advice_inside.h"
 
@@ -12,7 +12,7 @@ static bool is_statistic(const Onnx__NodeProto *node, size_t input)
     return input >= 3 && node->op_type && !strcmp(node->op_type, "BatchNormalization");
 }
 
-/* Is it read for what it holds?  Whole numbers only count. */
+/* Is the buffer read for its contents?  Integers are mere counters. */
 static bool is_read(const struct rb_onnx *model, const char *name)
 {
     const Onnx__TensorProto *tensor = rb_names_get(&model->initializers, name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* x + (y - x): what nobody writes but with a detach() around the difference, for the value of y
- * with the gradient of x.  Files of the newer exporter have an Identity there; in others nothing is
- * left of the detach(). */
+/* x + (y - x) is only ever written with a detach() around the difference, for the value of y with
+ * the gradient of x.  Files of the newer exporter have an Identity there; in others nothing is left
+ * of the detach(). */
 #include "graph/advice_inside.h"
 
 #include "base/arena.h"

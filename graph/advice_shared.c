@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weights that PyTorch's older exporter has merged.
  *
- * In evaluation mode it puts one initializer in the place of all that are equal, as norms, zero
- * biases and copied layers are before they are trained, and they would be trained as one.  What is
- * left of the others is an Identity with their name, or a node that was named after its module,
- * "/blocks/blocks.1/norm/LayerNormalization", and reads the weights of another.
+ * In evaluation mode the exporter replaces equal initializers by one.  Norms, zero biases and
+ * copied layers are equal before training, and would then be trained as one.  What is left of the
+ * others is an Identity with their name, or a node that is named after its module,
+ * "/blocks/blocks.1/norm/LayerNormalization", and reads the weights of another module.
  *
- * Sharing on purpose looks alike but for where it is usual: tables of embeddings, which are read
+ * Sharing on purpose looks the same, except where it is usual: tables of embeddings, which are read
  * again as the weights of an output layer. */
 #include "graph/advice_inside.h"
 
@@ -16,7 +16,7 @@
 
 enum { NAME = 512 };
 
-/* Is `name` something of the module: "f.0.weight" of "f.0", and of "f"? */
+/* Does `name` belong to the module?  "f.0.weight" belongs to "f.0", and to "f". */
 static bool belongs(const char *name, const char *module)
 {
     size_t size = strlen(module);
@@ -24,7 +24,7 @@ static bool belongs(const char *name, const char *module)
     return !strncmp(name, module, size) && name[size] == '.';
 }
 
-/* The size of what is before the last point: the weight's own module. */
+/* The length of the text before the last point: the weight's own module. */
 static size_t module_size(const char *weight)
 {
     const char *point = strrchr(weight, '.');
@@ -43,8 +43,8 @@ static void drop_call(char *module)
         module[digits - 1] = '\0';
 }
 
-/* One more part of a path; *last: where the newest begins.  Children of a Sequential have its name
- * in front of theirs. */
+/* Appends one more part of a path; *last: where the newest part begins.  Children of a Sequential
+ * have its name in front of theirs. */
 static bool add_part(char module[NAME], size_t *last, const char *part, size_t length)
 {
     size_t size = strlen(module), own = size - *last;
@@ -61,11 +61,11 @@ static bool add_part(char module[NAME], size_t *last, const char *part, size_t l
     return true;
 }
 
-/* "/f/f.0/Gemm" is a node of the module f.0.  What is the weight to it? */
+/* "/f/f.0/Gemm" is a node of the module f.0.  How does the weight relate to that module? */
 enum relation {
-    UNKNOWN,     /* the node's name says of no module */
-    OWN,         /* of it, or of a module in it */
-    HANDED_DOWN, /* of a module around it */
+    UNKNOWN,     /* the node's name has no module */
+    OWN,         /* it belongs to the module, or to one in it */
+    HANDED_DOWN, /* it belongs to a module around it */
     FOREIGN,
 };
 
@@ -120,9 +120,9 @@ static bool reads(const Onnx__NodeProto *node, const char *weight)
     return false;
 }
 
-/* Is the weight read for the module that it is of, too?  A matrix by a node of the same kind: where
- * another kind reads it, it is shared on purpose.  Biases and scales go with nodes of many kinds.
- */
+/* Does a node of the weight's own module read it too?  For a matrix a node of the same kind must:
+ * where another kind reads it, it is shared on purpose.  Biases and scales go with nodes of many
+ * kinds. */
 static bool has_owner(const Onnx__GraphProto *graph, const char *op,
                       const Onnx__TensorProto *weight)
 {
@@ -136,7 +136,7 @@ static bool has_owner(const Onnx__GraphProto *graph, const char *op,
     return false;
 }
 
-/* Does the node read, in this place, what is another module's? */
+/* Does this input of the node belong to another module? */
 static bool is_foreign(const struct rb_onnx *model, const Onnx__NodeProto *node, size_t input)
 {
     const Onnx__TensorProto *weight = weight_by_name(model, node->input[input]);

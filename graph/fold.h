@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constant folding: what can be known now is computed now.
+/* Constant folding: values that can be known at import are computed at import.
  *
  * import > [fold] > fuse, autodiff
  *
  * Shape arithmetic and masks live in constants of int64, bool and float32; products, convolutions
- * and whatever is random are left to the kernels. */
+ * and random operators are left to the kernels. */
 #ifndef RB_GRAPH_FOLD_H
 #define RB_GRAPH_FOLD_H
 
@@ -19,8 +19,8 @@ int rb_fold_newest(struct rb_graph *graph, struct rb_why *why);
 /* The same for every node, in order. */
 int rb_fold(struct rb_graph *graph, struct rb_why *why);
 
-/* Element i of known contents, as a double, an int64 (floats are cut off and clamped; of uint64 the
- * bits) or a uint64 (floats are clamped at its end, what is negative wraps). */
+/* Element i of known contents, as a double, an int64 (floats are truncated and clamped; a uint64
+ * keeps its bits) or a uint64 (floats are clamped at its upper end, negative numbers wrap). */
 double rb_fold_real(const struct rb_value *value, int64_t i);
 int64_t rb_fold_integer(const struct rb_value *value, int64_t i);
 uint64_t rb_fold_unsigned(const struct rb_value *value, int64_t i);

@@ -125,7 +125,7 @@ static int fold_gather(const struct rb_node *node, void *data, struct rb_why *wh
     return 1;
 }
 
-/* The last update stays; one whose index is outside is nowhere, as the kernels have it. */
+/* The last update stays; an update whose index is outside is dropped, as in the kernels. */
 static int fold_scatter(const struct rb_node *node, void *data)
 {
     const struct rb_value *x = node->in[0], *indices = node->in[1];
@@ -190,8 +190,8 @@ static int fold_split(const struct rb_node *node, void *const *data)
     return 1;
 }
 
-/* Sums and largest ones of int64: shape arithmetic.  Float sums are left to the kernels, whose
- * order decides bits. */
+/* Sums and maxima of int64: shape arithmetic.  Float sums are left to the kernels, whose order
+ * decides bits. */
 static int fold_reduce(const struct rb_node *node, void *data)
 {
     const struct rb_tensor_type *type = &node->in[0]->type;

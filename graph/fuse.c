@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fusion: a node is rewritten in place into one that does more, the nodes it makes needless are
- * swept at the end.  A rewrite stands where the last of the merged nodes stood, so order holds. */
+/* Fusion: a node is rewritten in place into one that does more, and the nodes that become needless
+ * are swept at the end.  The rewritten node is the last of the merged nodes, so the order holds. */
 #include "graph/train.h"
 
 #include <math.h>
@@ -234,8 +234,8 @@ static void fuse_layer_norm(struct fuse *fuse, struct rb_node *node)
     }
 }
 
-/* MaxPool(Relu(x)) is Relu(MaxPool(x)) on a fraction of the elements.  So is its gradient: where
- * the two choose different elements of a window none is above 0, and nothing passes. */
+/* MaxPool(Relu(x)) is Relu(MaxPool(x)) on a fraction of the elements.  The gradients agree too:
+ * where the two choose different elements of a window, none is above 0, and no gradient passes. */
 static void fuse_pool(struct fuse *fuse, struct rb_node *node)
 {
     struct rb_node *relu =

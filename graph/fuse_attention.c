@@ -4,7 +4,7 @@
  *     MatMul(q, k') > Mul or Div by a number > Where or Add of a mask > Softmax > Dropout >
  * MatMul(., v)
  *
- * A mask is known here, or it hides the keys behind each query and nothing else: what else there is
+ * A mask must be known here, or hide the keys behind each query and nothing else; other attention
  * stays in parts.  As in graph/fuse.c, the last node is rewritten, the others are swept. */
 #include "graph/train.h"
 
@@ -16,8 +16,8 @@
 
 enum { WIDEST = 128 }; /* a query, key or value: kernels keep some rows of them at hand */
 
-/* From so many keys on a core is quicker where half of them are hidden; from so many on in any
- * case, where it is about as quick, the scores are what takes the memory. */
+/* From LEAST_CAUSAL keys on a core is quicker where half of them are hidden.  From LEAST keys on it
+ * fuses in any case: it is about as quick, and the scores would take most of the memory. */
 enum { LEAST_CAUSAL = 64, LEAST = 512 };
 
 struct found {
@@ -53,7 +53,8 @@ static bool hides(float x)
     return x <= -1e30F; /* minus infinity, or what exporters write for it */
 }
 
-/* May query i see key j, says a mask that is known: BOOL, or added numbers; -1: neither. */
+/* Does element i of a known mask, BOOL or numbers to add, let a query see a key?  -1: it is
+ * neither. */
 static int sees(const struct rb_value *mask, int64_t i)
 {
     float x;
@@ -64,7 +65,8 @@ static int sees(const struct rb_value *mask, int64_t i)
     return x == 0 ? 1 : hides(x) ? 0 : -1;
 }
 
-/* One for all matrices, of `n` queries and keys: each sees itself and what is before it. */
+/* Is it one mask for all matrices, of `n` queries and keys, in which each sees itself and those
+ * before it? */
 static bool is_causal(const struct rb_value *mask, bool inverted, int64_t n)
 {
     const struct rb_tensor_type *type = &mask->type;
@@ -80,7 +82,7 @@ static bool is_causal(const struct rb_value *mask, bool inverted, int64_t n)
     return true;
 }
 
-/* What is below a mask that hides later keys; NULL: it is no such mask. */
+/* The scores to which a mask that hides later keys was applied; NULL: there is no such mask. */
 static struct rb_value *below_mask(struct rb_value *scores)
 {
     const struct rb_node *where = rb_graph_made_by(scores, RB_OP_WHERE),
@@ -118,13 +120,15 @@ static struct rb_value *below_scale(struct rb_value *scores, float *scale)
     return div->in[0];
 }
 
-/* Is what a mask hides hidden behind a factor still, and are there as many scores as before it? */
+/* Is what the mask hides still hidden after the factor, and has the mask left the shape of the
+ * scores? */
 static bool stays_hidden(const struct rb_value *masked, const struct rb_value *below, float scale)
 {
     return scale >= 1e-3F && rb_tensor_same_shape(&masked->type, &below->type);
 }
 
-/* From the probabilities to the product that makes the scores; all in between have one reader. */
+/* Walks from the probabilities to the product that makes the scores; each value in between has one
+ * reader. */
 static struct rb_node *find_scores(const struct rb_graph *graph, struct rb_value *value,
                                    struct found *found)
 {
@@ -163,8 +167,8 @@ static void swap(int64_t *numbers, int n)
     numbers[n - 2] = last;
 }
 
-/* What keys, turned for the product, were before a factor, and that factor was a number; NULL: no
- * such thing. */
+/* The keys, turned for the product, before they were multiplied by a number; NULL: they were
+ * not. */
 static struct rb_value *below_factor(const struct rb_value *k)
 {
     const struct rb_node *mul = rb_graph_made_by(k, RB_OP_MUL);
@@ -183,8 +187,8 @@ static struct rb_graph_attribute *turn_of(const struct rb_value *k)
     return turn ? (struct rb_graph_attribute *)rb_node_attribute(turn, "perm") : NULL;
 }
 
-/* Can keys that were turned for the product do without it?  By a transpose, perhaps below factors,
- * that nobody else reads. */
+/* Can the turning of keys for the product be undone?  Yes where a transpose did it, perhaps before
+ * factors, and nothing else reads the values in between. */
 static bool can_turn_back(const struct rb_graph *graph, const struct rb_value *k)
 {
     const struct rb_graph_attribute *perm;
@@ -213,7 +217,7 @@ static void turn_back(struct rb_graph *graph, struct rb_value *k)
     swap(k->type.dim, k->type.rank);
 }
 
-/* Stacks alike, of rows that are not too long. */
+/* Are the stacks alike, and the rows not too long? */
 static bool fit(const struct rb_value *q, const struct rb_value *k, const struct rb_value *v)
 {
     int rank = q->type.rank;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elementwise operators that follow each other become one (proto/fused.h), where nobody else reads
- * what is between them.
+/* Elementwise operators that follow each other become one (proto/fused.h), where no other node
+ * reads the values between them.
  *
  *     a, b > Add > c;  c, d > Mul > e        a, b, d > Fused > e
  *
- * Each chain is found from its last node, which is rewritten and keeps its id; the others go. Every
- * node takes as many of the makers of what it reads as fit, those with most makers of their own
+ * Each chain is found from its last node, which is rewritten and keeps its id; the others go.
+ * Every node takes as many of the makers of its inputs as fit, those with most makers of their own
  * first.
  *
- * What decides are operators and who reads what, never sizes: so the forward nodes of the programs
- * of all batch sizes are the same, as stages and cuts need them to be.  An inner node may therefore
- * make less than the last one, which is then computed for each element of the last. */
+ * Operators and readers decide, never sizes: so the forward nodes of the programs of all batch
+ * sizes are the same, as stages and cuts require.  An inner node may therefore make fewer elements
+ * than the last one; its step is then computed for each element of the last. */
 #include "graph/train.h"
 #include "proto/fused.h"
 
 #include <string.h>
 
-enum { NEAR = 16 }; /* nodes between the last and what it takes: its inputs live on until then */
+enum { NEAR = 16 }; /* nodes from the last one back to one it takes: inputs live until then */
 
 struct points {
     struct rb_graph *graph;
@@ -26,7 +26,7 @@ struct points {
     int end;    /* of the forward part */
 };
 
-/* What becomes of a chain while it grows, from its last step to its first. */
+/* A chain while it grows, from its last step to its first. */
 struct chain {
     const struct rb_node *nodes[RB_FUSED_STEPS];
     int places[RB_FUSED_STEPS];
@@ -40,7 +40,8 @@ static bool is_real(const struct rb_value *value)
     return value->type.dtype == RB_F32 || value->type.dtype == RB_BF16;
 }
 
-/* May it be a step?  Weights that are rounded once a step stay so. */
+/* May the node be a step of a chain?  The rounding of weights, once a training step, stays a
+ * node. */
 static bool is_step(const struct rb_node *node)
 {
     int sources = rb_fused_sources(node->op);
@@ -72,8 +73,8 @@ static void look_around(struct points *points)
     points->end = rb_graph_forward_end(graph);
 }
 
-/* The place of the node that makes `value` for `last` alone and may go into its chain; -1: of none.
- * Readers of a value may all be the chain's own. */
+/* The place of the node that makes `value` and may join the chain that ends with `last`; -1: none.
+ * All readers of the value must be in the chain. */
 static int maker_within(const struct points *points, const struct chain *chain,
                         const struct rb_value *value, int last)
 {
@@ -96,8 +97,8 @@ static int find_input(const struct chain *chain, const struct rb_value *value)
     return -1;
 }
 
-/* Put the node at `place` in, in the order of places; `value` that it makes is no input any more.
- */
+/* Put the node at `place` into the chain, in the order of places; `value`, which it makes, is no
+ * input any more. */
 static bool take(const struct points *points, struct chain *chain, const struct rb_value *value,
                  int place)
 {
@@ -130,7 +131,7 @@ static bool take(const struct points *points, struct chain *chain, const struct 
     return true;
 }
 
-/* Everything in front of `last` that fits. */
+/* Take everything in front of `last` that fits. */
 static void grow(const struct points *points, int last, struct chain *chain)
 {
     bool grew = true;

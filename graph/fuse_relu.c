@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Relu behind a product becomes the product's, where nobody else reads what is between them:
+/* A Relu behind a product becomes part of the product, where no other node reads the value between
+ * them:
  *
  *     MatMul > c > Relu > y        MatMul relu=1 > y
  *
- * Its gradient reads y, and so needs nothing that is not there.  As in graph/fuse_points.c, the
- * last node is rewritten and keeps its id, and operators and readers decide, never sizes. */
+ * The gradient of a Relu reads y, which is still there.  As in graph/fuse_points.c, the last node
+ * is rewritten and keeps its id, and operators and readers decide, never sizes. */
 #include "graph/train.h"
 
 #include <string.h>
 
-/* The product that may take it; NULL: there is none.  It is rounded behind the Relu or not at all.
- */
+/* The product that may take the Relu; NULL: there is none.  Its result is rounded behind the Relu
+ * or not at all. */
 static struct rb_node *find_product(const struct rb_node *relu, const int *uses)
 {
     const struct rb_value *between = relu->op == RB_OP_RELU ? relu->in[0] : NULL;

@@ -22,7 +22,7 @@ void rb_graph_free(struct rb_graph *graph)
     free(graph);
 }
 
-/* Lists hold at least the next power of two, so that their room need not be remembered and a list
+/* Lists have room for at least the next power of two, so the room need not be stored, and a list
  * that was shortened in place can grow again. */
 static void push(struct rb_arena *arena, void ***list, int *n, void *item)
 {

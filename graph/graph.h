@@ -35,16 +35,16 @@ struct rb_value {
     const void *data;       /* CONST; WEIGHT and BUFFER: initial contents */
     struct rb_node *maker;  /* TEMP */
     int output;             /* which of the maker's outputs */
-    bool named;             /* INPUT that the data have by this name, beside features and targets */
-    enum rb_dtype declared; /* INPUT: what the model takes, where data are int64; or RB_NONE */
+    bool named;             /* INPUT that the data have by its name, beside features and targets */
+    enum rb_dtype declared; /* INPUT: the model's own type, where data are int64; or RB_NONE */
     bool frozen;            /* WEIGHT that takes no gradient; BUFFER: statistics that do not move */
-    bool no_number;         /* BUFFER for an infinity or a NaN in it alone */
-    bool frequencies;       /* BUFFER for sines and cosines alone being made of it */
-    int64_t first;          /* WEIGHT, BUFFER of a part: its first element in the whole one */
+    bool no_number;         /* BUFFER only because it has an infinity or a NaN */
+    bool frequencies;       /* BUFFER only because nothing but sines and cosines read it */
+    int64_t first;          /* WEIGHT, BUFFER of a part: its first element in the whole variable */
     bool statistic;         /* BUFFER that a training BatchNormalization keeps up to date */
     float momentum;         /* statistic: what is kept of the old value */
     struct rb_value *update; /* statistic, in a training graph: the output of the BATCH_NORM node
-                                (mean or variance) that import says keeps it up to date */
+                                (mean or variance) that keeps it up to date, according to import */
 };
 
 struct rb_node {
@@ -68,30 +68,30 @@ struct rb_graph_attribute {
 /* How a loss that the model makes itself counts samples. */
 enum rb_own_loss {
     RB_OWN_LOSS_NONE,  /* the model makes none */
-    RB_OWN_LOSS_MEAN,  /* each sample has the same share of it: it is rewritten to sum and count */
+    RB_OWN_LOSS_MEAN,  /* each sample has the same share: it is rewritten to sum and count */
     RB_OWN_LOSS_SUM,   /* the sum of all elements of something */
     RB_OWN_LOSS_OTHER, /* anything else: a quotient of sums, a root */
 };
 
-/* What a loss that the model makes itself reads its classes from. */
+/* The labels of a loss that the model makes itself. */
 struct rb_own_labels {
     const struct rb_value *value; /* NULL: there is no such loss */
     int64_t classes;
     bool ignores;
     int64_t ignored;
-    const struct rb_value *mean; /* what is made of them, where it is the mean over all that count,
-                                    and all count alike; NULL: it is something else */
+    const struct rb_value *mean; /* the loss made of them, where it is the mean over all labels that
+                                    count, and these count alike; NULL: it is something else */
 };
 
-/* What a microbatch contributes to a variable: a gradient (each use of a tied weight is its own),
- * or a statistic of the microbatch. */
+/* What a microbatch contributes to a variable: a gradient (each use of a tied weight is a
+ * contribution of its own), or a statistic of the microbatch. */
 struct rb_contribution {
     struct rb_value *variable;
     struct rb_value *value;
 };
 
-/* One more name of a weight or buffer: exporters write parameters that a module has under several
- * names, or that are equal, once, and an Identity for each other name. */
+/* One more name of a weight or buffer: exporters write a parameter that a module has under several
+ * names, and equal parameters, once, and an Identity for each other name. */
 struct rb_alias {
     const char *name;
     const struct rb_value *value;
@@ -102,11 +102,11 @@ struct rb_onnx;
 struct rb_graph {
     struct rb_arena arena;
     struct rb_onnx *model;  /* lends initial contents; given back with the graph */
-    struct rb_graph *whole; /* that it is a part of (graph/split.h), and that it owns: the loss may
-                               be in another one; NULL: it is whole itself */
+    struct rb_graph *whole; /* the graph that this one is a part of (graph/split.h) and owns: the
+                               loss may be in another part; NULL: this graph is whole */
     int64_t batch;          /* samples */
     bool train;
-    int other_floats; /* initializers that are no numbers alone, and of floats but F32 */
+    int other_floats; /* initializers with axes, of floats other than F32 */
     struct rb_value **values;
     int n_values;
     struct rb_node **nodes; /* in an order that can be run */
@@ -119,8 +119,8 @@ struct rb_graph {
     int n_aliases;
     /* After rb_loss_attach: */
     struct rb_value *loss, *count, *correct; /* correct may be NULL */
-    enum rb_own_loss own_loss;        /* behind MEAN: a step's is the mean of its microbatches' */
-    enum rb_own_loss own_loss_of_all; /* what it is where no label is left out */
+    enum rb_own_loss own_loss;        /* beyond MEAN: a step's is the mean of its microbatches' */
+    enum rb_own_loss own_loss_of_all; /* the same where no label is left out */
     /* After rb_autodiff: */
     struct rb_contribution *contributions;
     int n_contributions;
@@ -132,15 +132,15 @@ void rb_graph_free(struct rb_graph *graph);
 /* Does any node read it? */
 bool rb_graph_reads(const struct rb_graph *graph, const struct rb_value *value);
 
-/* The node that makes a value, if it is such a one; else NULL, as of no value. */
+/* The node that makes a value, if its operator is `op`; else NULL, also where `value` is NULL. */
 static inline struct rb_node *rb_graph_made_by(const struct rb_value *value, enum rb_op op)
 {
     return value && value->maker && value->maker->op == op ? value->maker : NULL;
 }
 
 /* ---- Building ----
- * rb_graph_node infers the outputs' types (graph/shapes/shapes.c) and appends; outputs it makes are
- * TEMP. A missing optional input is NULL.  want_out: bit i set makes output i, else it is absent.
+ * rb_graph_node infers the outputs' types (graph/shapes/shapes.c) and appends; the outputs are
+ * TEMP.  A missing optional input is NULL.  want_out: bit i set makes output i, else it is absent.
  */
 struct rb_value *rb_graph_value(struct rb_graph *graph, enum rb_role role, const char *name,
                                 const struct rb_tensor_type *type, const void *data);
@@ -151,7 +151,7 @@ int rb_graph_node(struct rb_graph *graph, enum rb_op op, const char *name, int n
                                                               not in their inputs: RESHAPE, EXPAND,
                                                               CAST, SLICE_GRAD, ...; else NULL */
                   struct rb_node **ret_node, struct rb_why *why);
-/* A node once more, on inputs of the same types: its copy has the same id, and so the same random
+/* Copy a node onto inputs of the same types: the copy has the node's id, and so its random
  * numbers. */
 struct rb_node *rb_graph_copy(struct rb_graph *graph, const struct rb_node *node,
                               struct rb_value *const *in);
@@ -161,18 +161,19 @@ struct rb_value *rb_graph_scalar(struct rb_graph *graph, float x);
 
 /* Drop the nodes that no output, loss or statistic depends on, and number the others anew.
  *
- * ret_live: by value, all false; becomes true for what the nodes that stay read and make. */
+ * ret_live: by value, all false; becomes true for the values that the remaining nodes read and
+ * make. */
 void rb_graph_sweep(struct rb_graph *graph, bool *ret_live);
 
-/* By value, of n_values: by how many nodes it is read, and from outside. */
+/* By value, of n_values: how many nodes read it, plus readers outside the graph. */
 void rb_graph_count_uses(const struct rb_graph *graph, int *ret_uses);
 
 /* The forward part ends with the last node that makes a result; the place behind it. */
 int rb_graph_forward_end(const struct rb_graph *graph);
 
-/* Nodes that were appended while the first n were gone through move to where they are wanted: those
- * from before[i] to before[i + 1] right in front of node i, the others to the end.  before[0] is n,
- * and before[n + 1] how many there are.  Ids stay: they are names from here on. */
+/* Nodes that were appended during a walk over the first n move to where they are needed: those from
+ * before[i] to before[i + 1] right in front of node i, the others to the end.  before[0] is n, and
+ * before[n + 1] the number of nodes.  Ids stay: from here on they are only names. */
 void rb_graph_weave(struct rb_graph *graph, int n, const int *before);
 
 /* One attribute, copied into the arena by rb_graph_node. */

@@ -63,7 +63,8 @@ struct list {
 
 enum { MOST_NAMES = 6 };
 
-/* All of it, as a pattern that a job file takes: ? for what means something there. */
+/* The whole name as a pattern of a job file, with ? for characters that have a meaning in
+ * patterns. */
 static void add_pattern(struct rb_buffer *out, const char *name)
 {
     for (; *name; name++)
@@ -117,8 +118,8 @@ static bool is_spectral(const struct rb_value *value)
     return fabs(sum - 1) < 1e-3;
 }
 
-/* Why a weight that is trained may be a buffer; NULL: nothing speaks for it.  A vector of zeros or
- * of one number throughout speaks for nothing: so parameters start. */
+/* Why a trained weight may be a buffer; NULL: no sign of it.  A vector of one number throughout is
+ * no sign, because parameters start like that. */
 static const char *suspect(const struct rb_value *value)
 {
     enum name_kind kind = kind_of(value->name);

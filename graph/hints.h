@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model may not be meant to be.  Nothing is refused or changed for it: it is said.
+/* What in a model may be unintended.  Nothing is refused or changed for it; the user is told.
  *
  * import > [hints] > model check, submit */
 #ifndef RB_GRAPH_HINTS_H
@@ -9,12 +9,12 @@
 
 /* Sentences are appended to `out`, each with a newline behind it.
  *
- * Weights that look like buffers of a module (graph/import/buffers.h finds those that can be
- * nothing else), by their contents or their names; and what is not trained for an infinity or a NaN
- * in it.  Where the exporter has said which is which there is nothing to say. */
+ * Weights that look like buffers of a module by their contents or names (graph/import/buffers.h
+ * finds those that can be nothing else); and tensors that are not trained because they have an
+ * infinity or a NaN.  Where the exporter marks parameters and buffers there is nothing to say. */
 void rb_hint_buffers(const struct rb_graph *graph, struct rb_buffer *out);
 
-/* What several microbatches make of a loss of the model's own. */
+/* What a loss of the model's own becomes over several microbatches. */
 void rb_hint_loss(enum rb_own_loss loss, struct rb_buffer *out);
 
 #endif

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Layouts: which activations are kept in blocks of channels (proto/blocked.h).
  *
- * Nodes are gone through in their order.  A convolution takes and makes blocks wherever the
- * channels allow; what can work on blocks goes on in them where an input already is; everything
- * else is given plain tensors.  A value is turned around at most once each way, right before the
- * first node that wants it so.  Channels alone decide, never the batch: programs of one job are
- * laid out alike. */
+ * Nodes are visited in order.  A convolution takes and makes blocks wherever the channels allow; a
+ * node that can work on blocks does so where an input already is in blocks; all other nodes get
+ * plain tensors.  A value is turned around at most once each way, right before the first node that
+ * needs it.  Channels alone decide, never the batch: programs of one job are laid out alike. */
 #include "graph/train.h"
 #include "proto/blocked.h"
 
 #include <string.h>
 
-/* A value as it is at hand, by the id it has had before. */
+/* The forms in which a value is at hand, by its id before this pass. */
 struct forms {
     struct rb_value *plain, *blocked; /* NULL: not made yet */
 };
@@ -21,7 +20,7 @@ struct layout {
     struct rb_why *why;
     int err; /* the first error */
     struct forms *forms;
-    int n_values; /* that had been there before */
+    int n_values; /* that were there before */
 };
 
 static struct forms *forms_of(const struct layout *layout, const struct rb_value *value)
@@ -157,7 +156,7 @@ static bool lay_conv(struct layout *layout, struct rb_node *node)
     return true;
 }
 
-/* Pools and their gradients: all activations alike. */
+/* Pools and their gradients: all their activations get the same form. */
 static bool lay_pool(struct layout *layout, struct rb_node *node)
 {
     bool any = false;
@@ -175,7 +174,7 @@ static bool lay_pool(struct layout *layout, struct rb_node *node)
 
 enum operand { WHOLE, CHANNELS, NUMBER, OTHER };
 
-/* What a broadcast operand is to an output of this type; `ret_samples`: its first axis. */
+/* How a broadcast operand relates to an output of this type; `ret_samples`: its first axis. */
 static enum operand operand_of(const struct layout *layout, const struct rb_value *value,
                                const struct rb_tensor_type *y, int64_t *ret_samples)
 {
@@ -236,7 +235,7 @@ static bool lay_point(struct layout *layout, struct rb_node *node)
     return true;
 }
 
-/* A sum over all places leaves channels in their order: blocks are gone by themselves. */
+/* A sum over all places leaves channels in their order, so its result has no blocks to undo. */
 static bool lay_sum(struct layout *layout, struct rb_node *node)
 {
     const struct rb_graph_attribute *axes = rb_node_attribute(node, "axes");
@@ -313,7 +312,7 @@ static void lay(struct layout *layout, struct rb_node *node)
         node->in[i] = plain_of(layout, node->in[i]);
 }
 
-/* The outputs that are not as others expect them. */
+/* Handles outputs whose type is no longer the one that readers expect. */
 static void finish(struct layout *layout, struct rb_node *node, const struct rb_tensor_type *type)
 {
     struct forms *forms = node->n_out > 0 && node->out[0] ? forms_of(layout, node->out[0]) : NULL;
@@ -322,7 +321,7 @@ static void finish(struct layout *layout, struct rb_node *node, const struct rb_
         forms->plain = reshape(layout, node->out[0], type);
 }
 
-/* What the outside reads is plain. */
+/* Values that are read from outside the graph are plain. */
 static void lay_ends(struct layout *layout)
 {
     struct rb_graph *graph = layout->graph;

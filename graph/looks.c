@@ -62,8 +62,8 @@ static bool is_wave(const struct column *c)
     return true;
 }
 
-/* The rows are places of a square image, line by line: a wave from line to line that is the same
- * throughout each, or a wave within lines that are all the same. */
+/* The rows are places of a square image, line by line: a wave from line to line that is constant
+ * within each line, or a wave within lines that are all the same. */
 static bool is_wave_of_image(const struct column *all, int64_t side)
 {
     struct column lines = *all, places = *all;
@@ -90,8 +90,8 @@ static bool all_columns(struct column c, int64_t side)
     return true;
 }
 
-/* Positions of a sequence, or of an image; of the latter maybe behind a row of zeros, that of a
- * class token. */
+/* Positions of a sequence, or of an image; those of an image may follow a row of zeros, the class
+ * token's. */
 static bool are_waves(const struct rb_value *value)
 {
     enum { LEAST_ROWS = 5, LEAST_COLUMNS = 4, LEAST_SIDE = 4 };
@@ -132,7 +132,7 @@ static bool are_steps(const struct rb_value *value)
     return a != b && (same_difference || same_quotient);
 }
 
-/* What all numbers have in common, in one pass. */
+/* What all numbers have in common, found in one pass. */
 struct range {
     float least, most;
     bool finite, bits, mask;

@@ -8,8 +8,8 @@
 #include "graph/graph.h"
 
 enum rb_look {
-    RB_LOOK_PLAIN,  /* like weights; or constants throughout, as some weights start; or not all of
-                     * them numbers */
+    RB_LOOK_PLAIN,  /* like weights; or one number throughout, as some weights start; or with an
+                       infinity or a NaN */
     RB_LOOK_NUMBER, /* one number */
     RB_LOOK_MASK,   /* zeros and large negative numbers: added to scores */
     RB_LOOK_BITS,   /* zeros and ones */

@@ -62,7 +62,8 @@ static const char *soft_labels(const struct rb_tensor_type *logits,
                : "";
 }
 
-/* What does not go together; the first axis is nothing that the user has said. */
+/* Refuses shapes that do not go together, without the first axis, which is not the user's
+ * choice. */
 static int refuse_shapes(const struct rb_graph *graph, const char *type,
                          const struct rb_tensor_type *y, const char *wanted, const char *more,
                          struct rb_why *why)
@@ -76,7 +77,7 @@ static int refuse_shapes(const struct rb_graph *graph, const char *type,
                       rb_tensor_text(&graph->targets->type, b), wanted, more);
 }
 
-/* Where both axes would do, sequences have their classes last, and all else on axis 1. */
+/* Where both axes fit, sequences have their classes last, and all other outputs on axis 1. */
 static int find_class_axis(const struct rb_graph *graph, const struct rb_tensor_type *logits,
                            bool sequences, int64_t *ret_axis, struct rb_why *why)
 {

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a loss that the model makes itself is of its samples. */
+/* How a loss that the model makes itself depends on its samples. */
 #include "graph/fold.h"
 #include "graph/samples.h"
 #include "graph/train.h"
 
 #include <stdlib.h>
 
-/* Nodes of a sum of means that are looked at: it may be written without end. */
+/* The most nodes of a sum of means that are looked at, because a file may make it as long as it
+ * likes. */
 enum { MOST_TERMS = 256 };
 
 struct terms {
     const struct rb_samples *samples; /* by value */
-    const struct rb_value *mean;      /* that is one by itself, or NULL */
+    const struct rb_value *mean;      /* a value that is a mean by itself, or NULL */
     int64_t batch;
     int left;
 };
@@ -28,9 +29,10 @@ static bool is_count(const struct terms *terms, const struct rb_value *value)
            rb_fold_real(value, 0) == (double)terms->batch;
 }
 
-/* `reduce` is REDUCE_MEAN: a mean of all elements, where each is of one sample; a sum of such that
- * is divided by the number of samples; what is the same for all microbatches; and sums and
- * multiples of these.  REDUCE_SUM: sums of elements, where each is of one sample, and likewise. */
+/* With REDUCE_MEAN: is the value a mean of all elements, each of one sample; a sum of such elements
+ * divided by the number of samples; the same for all microbatches; or a sum or multiple of these?
+ * With REDUCE_SUM: is it a sum of elements, each of one sample, or a sum or multiple of such
+ * sums? */
 static bool is_made_by(enum rb_op reduce, struct terms *terms, const struct rb_value *value)
 {
     const struct rb_node *node = value->maker;
@@ -65,8 +67,8 @@ static bool is_made_by(enum rb_op reduce, struct terms *terms, const struct rb_v
     }
 }
 
-/* Of the mean of all elements of something each sample has the same share, and the mean times the
- * samples is a sum over samples. */
+/* In the mean of all elements of a value each sample has the same share, and the mean times the
+ * number of samples is a sum over samples. */
 static enum rb_own_loss judge(const struct rb_graph *graph, const struct rb_value *output,
                               const struct rb_value *mean)
 {

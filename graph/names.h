@@ -14,7 +14,7 @@ struct rb_names { /* all zero is empty */
         void *item;
     } * slots;
     size_t n, room;               /* room: a power of two */
-    const struct rb_names *outer; /* has what is not found here; NULL: none */
+    const struct rb_names *outer; /* asked for names not found here; NULL: none */
 };
 
 void *rb_names_get(const struct rb_names *names, const char *name);      /* NULL: not there */

@@ -3,22 +3,22 @@
  *
  * Products (MatMul, Conv and their gradients) take factors of bfloat16 and sum them in float32.  A
  * value that only products read, perhaps behind moves, and sums beside them (a bias takes its
- * gradient from one), is rounded by whoever makes it, and moves move half as much.  A value that
- * others read too stays float32 and has a rounded copy, made right before the first product that
- * wants it.  Either way it is rounded once, and everything but products computes in float32.  What
- * a Relu made may be rounded although its gradient reads it, too.
+ * gradient from one), is rounded by the node that makes it, and moves move half as much.  A value
+ * that other nodes read too stays float32 and has a rounded copy, made right before the first
+ * product that takes it.  Either way it is rounded once, and everything but products computes in
+ * float32.  The result of a Relu may be rounded although its gradient reads it too.
  *
  * Operators alone decide, never sizes: the programs of one job, of all batch sizes, round alike. */
 #include "graph/train.h"
 
-/* What is wanted of a value, by its id.  Neither: rounded or not, all the same. */
+/* The forms in which a value is needed, by its id.  Neither: it may be rounded or not. */
 struct demand {
     bool narrow;               /* a product takes it rounded */
-    bool wide;                 /* somebody takes it as it is */
+    bool wide;                 /* a node takes it unrounded */
     struct rb_value *narrowed; /* the rounded copy; NULL: not made yet */
 };
 
-/* How a node wants its inputs: of a product the factors. */
+/* In which form a node takes its inputs; for a product, its factors. */
 enum taste { WIDE, EITHER, NARROW };
 
 struct narrow {
@@ -26,7 +26,7 @@ struct narrow {
     struct rb_why *why;
     int err; /* the first error */
     struct demand *demands;
-    int n_values;       /* that had been there before */
+    int n_values;       /* that were there before */
     enum taste *tastes; /* by place of a node */
 };
 
@@ -41,14 +41,14 @@ static bool is_product(const struct rb_node *node)
            node->op == RB_OP_CONV_GRAD_W || is_attention(node);
 }
 
-/* Rounding before it is rounding behind it. */
+/* Rounding before a move is the same as rounding behind it. */
 static bool is_move(const struct rb_node *node)
 {
     return node->op == RB_OP_RESHAPE || node->op == RB_OP_TRANSPOSE || node->op == RB_OP_EXPAND ||
            node->op == RB_OP_CONCAT || node->op == RB_OP_SPLIT;
 }
 
-/* So many of the first outputs may be rounded as they are written. */
+/* How many of the first outputs may be rounded as they are written. */
 static int n_rounded(const struct rb_node *node)
 {
     switch (node->op) {
@@ -83,7 +83,7 @@ static const struct demand *demand_of(const struct narrow *narrow, const struct 
     return value ? &narrow->demands[value->id] : NULL;
 }
 
-/* A move wants what its readers want. */
+/* A move takes the form that its readers take. */
 static enum taste taste_of(const struct narrow *narrow, const struct rb_node *node)
 {
     enum taste taste = node->n_in == 1 ? EITHER : WIDE;
@@ -105,7 +105,7 @@ static enum taste taste_of(const struct narrow *narrow, const struct rb_node *no
     return is_move(node) ? taste : WIDE;
 }
 
-/* Which inputs are the factors, or what is moved. */
+/* How many of the first inputs are factors, or are moved. */
 static int n_taken(const struct rb_node *node)
 {
     if (is_attention(node))
@@ -113,7 +113,7 @@ static int n_taken(const struct rb_node *node)
     return is_product(node) && node->n_in > 2 ? 2 : node->n_in;
 }
 
-/* Whether a number is above 0 is all that is asked of it: rounding leaves that. */
+/* Does input j count only by whether it is above 0?  Rounding leaves that. */
 static bool is_asked_its_sign(const struct rb_node *node, int j)
 {
     return node->op == RB_OP_RELU_GRAD && j == 1;
@@ -139,7 +139,7 @@ static void find_demands(struct narrow *narrow)
         want_wide(narrow, graph->contributions[i].value);
     for (int i = 0; i < graph->n_values; i++) {
         want_wide(narrow, graph->values[i]->update);
-        if (graph->values[i]->role != RB_VALUE_TEMP) /* kept by others, as it is */
+        if (graph->values[i]->role != RB_VALUE_TEMP) /* kept elsewhere, unrounded */
             want_wide(narrow, graph->values[i]);
     }
     for (int i = graph->n_nodes - 1; i >= 0; i--) {

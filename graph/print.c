@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text form of a graph, for golden tests and for whoever wants to see what import made. */
+/* The text form of a graph, for golden tests and for inspecting an import. */
 #include "base/buffer.h"
 #include "graph/graph.h"
 #include "graph/shapes/shapes.h"
@@ -96,7 +96,8 @@ static void print_node(const struct rb_node *node, struct rb_buffer *out)
     rb_buffer_text(out, "\n");
 }
 
-/* What is there before the first node runs; constants of one element stand where they are used. */
+/* Values that exist before the first node runs; constants of one element are printed where they are
+ * used. */
 static void print_given(const struct rb_value *value, struct rb_buffer *out)
 {
     static const char *const words[] = {

@@ -5,7 +5,7 @@
 
 static const struct rb_samples none = {RB_SAMPLES_NONE, 0}, mixed = {RB_SAMPLES_MIXED, 0};
 
-/* A node whose outputs are asked for, and what is known of all values so far. */
+/* A node whose outputs are judged, and what is known of all values so far. */
 struct view {
     const struct rb_node *node;
     const struct rb_samples *all;
@@ -33,8 +33,8 @@ static int64_t step_of(const struct rb_tensor_type *type, int axis)
     return step;
 }
 
-/* The axis that the samples are counted along, maybe with something within and around them; -1:
- * there is none, as where the batch was cut into two axes. */
+/* The axis along which samples are counted, perhaps merged with other axes inside or outside them;
+ * -1: there is none, for example where the batch was cut into two axes. */
 static int axis_of(const struct view *view, int i)
 {
     const struct rb_tensor_type *type = in_type(view, i);
@@ -49,7 +49,7 @@ static int axis_of(const struct view *view, int i)
     return -1;
 }
 
-/* Input i, whose axis of samples is axis `to` of y. */
+/* The samples of y by input i, whose axis of samples is axis `to` of y. */
 static struct rb_samples put(const struct view *view, int i, const struct rb_tensor_type *y, int to)
 {
     struct rb_samples from = in_samples(view, i);
@@ -63,7 +63,7 @@ static struct rb_samples put(const struct view *view, int i, const struct rb_ten
     return from;
 }
 
-/* Input i, whose axes come `shift` places later in y. */
+/* The same, where the axes of input i come `shift` places later in y. */
 static struct rb_samples shifted(const struct view *view, int i, const struct rb_tensor_type *y,
                                  int shift)
 {
@@ -84,7 +84,7 @@ static struct rb_samples both(struct rb_samples a, struct rb_samples b)
                                                                                           : mixed;
 }
 
-/* All inputs are broadcast to y, or cut out of each other, with axes where they were. */
+/* All inputs are broadcast to y, or cut out of each other, and axes keep their places. */
 static struct rb_samples aligned(const struct view *view, const struct rb_tensor_type *y)
 {
     struct rb_samples all = none;
@@ -95,7 +95,7 @@ static struct rb_samples aligned(const struct view *view, const struct rb_tensor
     return all;
 }
 
-/* The same, and something goes along an axis, which must not be that of the samples. */
+/* The same for a node that works along an axis, which must not be that of the samples. */
 static struct rb_samples along(const struct view *view, const struct rb_tensor_type *y, int axis)
 {
     for (int i = 0; i < view->node->n_in; i++)
@@ -105,7 +105,7 @@ static struct rb_samples along(const struct view *view, const struct rb_tensor_t
     return aligned(view, y);
 }
 
-/* What is cut out of x; by steps back its samples would change places. */
+/* A slice of x; negative steps would make its samples change places. */
 static struct rb_samples sliced(const struct view *view, const struct rb_tensor_type *y)
 {
     const struct rb_graph_attribute *steps = rb_node_attribute(view->node, "steps");
@@ -116,7 +116,8 @@ static struct rb_samples sliced(const struct view *view, const struct rb_tensor_
     return aligned(view, y);
 }
 
-/* The samples are the first `most` axes' of the first input, and all else depends on none. */
+/* The samples are along one of the first `most` axes of the first input, and the other inputs
+ * depend on none. */
 static struct rb_samples leading(const struct view *view, const struct rb_tensor_type *y, int most)
 {
     for (int i = 1; i < view->node->n_in; i++)
@@ -155,8 +156,8 @@ static struct rb_samples transposed(const struct view *view, const struct rb_ten
     return put(view, 0, y, to);
 }
 
-/* Rows that indices of the samples name are taken for the samples' own: so is the score of its
- * label picked by hand. */
+/* Rows that a sample's indices name count as the sample's own: models that pick the score of a
+ * label by hand do this. */
 static struct rb_samples gathered(const struct view *view, const struct rb_tensor_type *y)
 {
     int axis = (int)rb_node_int(view->node, "axis", 0), from = axis_of(view, 0);
@@ -169,7 +170,7 @@ static struct rb_samples gathered(const struct view *view, const struct rb_tenso
     return both(named, put(view, 0, y, from < axis ? from : from + in_type(view, 1)->rank - 1));
 }
 
-/* Factor i: its rows (or columns) stay, and what is before them; what is summed over does not. */
+/* Factor i: its rows (or columns) and the axes before them stay; the summed axis does not. */
 static struct rb_samples factor(const struct view *view, int i, const struct rb_tensor_type *y)
 {
     bool turned = rb_node_int(view->node, i ? "transB" : "transA", 0) != 0;
@@ -246,7 +247,7 @@ static struct rb_samples made(const struct view *view, int output)
     }
 }
 
-/* What depends on no sample needs no rule, and a mixture stays one. */
+/* A value that depends on no sample needs no rule, and mixed samples stay mixed. */
 static struct rb_samples made_by(const struct view *view, int output)
 {
     enum rb_samples_kind most = RB_SAMPLES_NONE;

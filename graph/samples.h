@@ -3,17 +3,17 @@
  *
  * a graph as imported > [samples] > loss
  *
- * A loss is a sum over samples only where no sample has a part in what another one loses.  Batch
- * norms are taken for such as keep samples apart: that their statistics are of a microbatch is said
- * elsewhere (plan/compile/notes.c).  Where no rule says otherwise samples are mixed. */
+ * A loss is a sum over samples only where no sample has a part in another sample's loss.  Batch
+ * norms count as keeping samples apart: plan/compile/notes.c says that their statistics are those
+ * of a microbatch.  Where no rule says otherwise samples count as mixed. */
 #ifndef RB_GRAPH_SAMPLES_H
 #define RB_GRAPH_SAMPLES_H
 
 #include "graph/graph.h"
 
 enum rb_samples_kind {
-    RB_SAMPLES_NONE,  /* it depends on none: the same in every microbatch */
-    RB_SAMPLES_APART, /* each element depends on one */
+    RB_SAMPLES_NONE,  /* depends on no sample: the same in every microbatch */
+    RB_SAMPLES_APART, /* each element depends on one sample */
     RB_SAMPLES_MIXED,
 };
 
@@ -22,7 +22,7 @@ struct rb_samples {
     int64_t inner; /* APART: element i is of sample i / inner % batch */
 };
 
-/* By value, of n_values; the caller's to free.  With a batch of one sample nothing is mixed. */
+/* By value, of n_values; the caller frees it.  With a batch of one sample nothing is mixed. */
 struct rb_samples *rb_samples_find(const struct rb_graph *graph);
 
 #endif

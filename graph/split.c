@@ -15,7 +15,7 @@ static int refuse(const struct rb_splitting *splitting, const struct rb_node *no
 
 /* ---- Products --------------------------------------------------------------------------------*/
 
-/* The parts that have filters of `piece` read these of what they are made of. */
+/* Notes that `parts` read filters first .. end - 1 of `value`. */
 static void add_readers(struct rb_splitting *splitting, const struct rb_value *value, int64_t first,
                         int64_t end, uint64_t parts)
 {
@@ -110,7 +110,7 @@ static int place_product(struct rb_splitting *splitting, const struct rb_node *n
 
 /* ---- The whole -------------------------------------------------------------------------------*/
 
-/* It needs all that it reads of the filters. */
+/* The node needs all filters of its inputs. */
 static void place_last(struct rb_splitting *splitting, const struct rb_node *node,
                        const struct rb_node *why)
 {
@@ -155,8 +155,8 @@ static int place_other(struct rb_splitting *splitting, const struct rb_node *nod
     return 0;
 }
 
-/* Who reads a view reads what that is of: so an activation goes to a part once, in whatever shapes
- * it is read there.  A filter of the input is `times` elements of the view. */
+/* A reader of a view reads the value that it views, so an activation goes to a part once, in
+ * whatever shapes it is read there.  A filter of the input is `times` elements of the view. */
 static void share_readers(struct rb_splitting *splitting, const struct rb_node *node, bool back)
 {
     const struct rb_split_piece *of, *piece;
@@ -175,7 +175,7 @@ static void share_readers(struct rb_splitting *splitting, const struct rb_node *
             piece->readers[c] = of->readers[c / times];
 }
 
-/* Products are where it is said; all else follows. */
+/* Products are where `how` says; all other nodes follow. */
 static int find_pieces(struct rb_splitting *splitting)
 {
     const struct rb_graph *whole = splitting->whole;

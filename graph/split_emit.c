@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The nodes of one part: those of the whole graph, on the filters that are here. */
+/* The nodes of one part: the whole graph's nodes, on the filters that are here. */
 #include "graph/split_inside.h"
 
 #include <string.h>
@@ -97,7 +97,7 @@ static void add_product(struct rb_split_emitting *emit, const struct rb_node *no
 
 /* ---- What follows ----------------------------------------------------------------------------*/
 
-/* The filters of a number a filter that are here. */
+/* The numbers of the filters that are here, of a row with one number a filter. */
 static struct rb_value *take_row(struct rb_split_emitting *emit, const struct rb_node *node,
                                  const struct rb_value *row)
 {
@@ -111,7 +111,7 @@ static struct rb_value *take_row(struct rb_split_emitting *emit, const struct rb
     return join(emit, node, runs, n, 0);
 }
 
-/* `made`, a number a filter that is here, is what keeps `statistic` up to date. */
+/* `made`, one number for each filter that is here, keeps `statistic` up to date. */
 static void keep_statistic(struct rb_split_emitting *emit, const struct rb_node *node,
                            const struct rb_value *statistic, struct rb_value *made)
 {
@@ -159,7 +159,7 @@ static unsigned wanted_outputs(const struct rb_node *node)
     return want;
 }
 
-/* What is here of an input. */
+/* The part of an input that is here. */
 static struct rb_value *take_input(struct rb_split_emitting *emit, const struct rb_node *node,
                                    int i)
 {
@@ -186,7 +186,7 @@ static void add_follower(struct rb_split_emitting *emit, const struct rb_node *n
     for (int i = 0; i < node->n_in; i++) {
         struct rb_value *value = take_input(emit, node, i);
 
-        if (value || node->op != RB_OP_CONCAT) /* no filters of that one */
+        if (value || node->op != RB_OP_CONCAT) /* NULL: it has no filters here */
             in[n++] = value;
     }
     if (node->op == RB_OP_CONCAT && n == 1) {
@@ -202,7 +202,7 @@ static void add_follower(struct rb_split_emitting *emit, const struct rb_node *n
         keep_statistics(emit, node, made);
 }
 
-/* All of the node, on all of what it reads. */
+/* The whole node, on the whole of its inputs. */
 static void add_whole(struct rb_split_emitting *emit, const struct rb_node *node)
 {
     struct rb_value **in = RB_ARENA_NEW(&emit->graph->arena, struct rb_value *, node->n_in + 1);

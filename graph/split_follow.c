@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What follows filters one by one, and so is where they are. */
+/* Nodes that follow filters one by one, and so are where these are. */
 #include "graph/split_inside.h"
 
 #include <string.h>
 
 /* ---- Layers that are put together ------------------------------------------------------------*/
 
-/* Is each filter of the one where that of the other is?  Runs may be cut differently. */
+/* Is each filter of `a` in the part of the same filter of `b`?  Runs may be cut differently. */
 static bool same_places(const struct rb_split_piece *a, const struct rb_split_piece *b)
 {
     int i = 0, j = 0;
@@ -22,7 +22,7 @@ static bool same_places(const struct rb_split_piece *a, const struct rb_split_pi
     return i == a->n && j == b->n;
 }
 
-/* Are they as many layers of as many filters, with as many elements each? */
+/* Do both have equally many layers, of equally many filters, with equally many elements each? */
 static bool same_sources(const struct rb_split_piece *a, const struct rb_split_piece *b)
 {
     bool same = a->n_sources == b->n_sources;
@@ -33,7 +33,7 @@ static bool same_sources(const struct rb_split_piece *a, const struct rb_split_p
     return same;
 }
 
-/* Has it a filter for each of the other's, and maybe one number for all places of one? */
+/* Has `a` a filter for each filter of `b`, perhaps with one number for all places of a filter? */
 static bool same_filters(const struct rb_tensor_type *a, const struct rb_tensor_type *b)
 {
     return a->rank == b->rank && a->rank > 1 && a->dim[0] == b->dim[0] && a->dim[1] == b->dim[1];
@@ -64,8 +64,8 @@ bool rb_split_are_apart(const struct rb_splitting *splitting, const struct rb_no
 
 /* ---- What follows filters one by one ---------------------------------------------------------*/
 
-/* Inputs of an elementwise node: activations whose filters are in the same places, and numbers
- * that nobody trains: each part would add to the gradient of one. */
+/* Inputs of an elementwise node: activations whose filters are in the same places, and numbers that
+ * are not trained, because each part would add to the gradient of a trained one. */
 static bool point_follows(const struct rb_splitting *splitting, const struct rb_node *node)
 {
     for (int i = 0; i < node->n_in; i++) {
@@ -81,7 +81,7 @@ static bool point_follows(const struct rb_splitting *splitting, const struct rb_
     return !rb_split_are_apart(splitting, node);
 }
 
-/* Sums over axes behind that of the filters. */
+/* Does it sum over axes behind that of the filters? */
 static bool sum_follows(const struct rb_node *node)
 {
     const struct rb_graph_attribute *axes = rb_node_attribute(node, "axes");
@@ -165,7 +165,7 @@ static void take_runs(struct rb_splitting *splitting, struct rb_split_piece *pie
     take_sources(splitting, piece, from, times);
 }
 
-/* Filters of several layers behind each other; false: of something else too. */
+/* The filters of several layers one after the other; false: an input is something else. */
 static bool concat_follows(struct rb_splitting *splitting, const struct rb_node *node)
 {
     int64_t offset = 0;

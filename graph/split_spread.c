@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Activations to the parts that read them: who sends which filters to whom. */
+/* Activations to the parts that read them: which part sends which filters to which. */
 #include "graph/split_inside.h"
 
-/* While the runs of a net are written down, three numbers each. */
+/* The runs of a net while they are listed, three numbers each. */
 struct list {
     int64_t *numbers;
     int n;
 };
 
-/* One more filter: into the run before, where it is the next of it. */
+/* One more filter: it extends the last run where it continues it. */
 static void add_filter(struct list *list, bool keeps, int64_t a, int64_t b)
 {
     int64_t *next = list->numbers + list->n;
@@ -35,7 +35,7 @@ static uint32_t *find_owners(struct rb_split_emitting *emit, const struct rb_spl
     return owners;
 }
 
-/* Does every part read just what it has? */
+/* Does every part read only filters that it has? */
 static bool stays_home(const struct rb_split_piece *piece, const uint32_t *owners, int64_t filters)
 {
     for (int64_t c = 0; c < filters; c++)
@@ -44,7 +44,7 @@ static bool stays_home(const struct rb_split_piece *piece, const uint32_t *owner
     return true;
 }
 
-/* What goes between this part and `other`, in the order of the filters. */
+/* The filters that go between this part and `other`, in order. */
 static void list_filters(const struct rb_split_emitting *emit, const struct rb_split_piece *piece,
                          const uint32_t *owners, int64_t filters, uint32_t other,
                          struct list *sends, struct list *receives, struct list *keeps)

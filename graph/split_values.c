@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A part while it is made: its nodes, and what is here of the whole graph's values. */
+/* A part while it is made: its nodes, and the values of the whole graph that are here. */
 #include "graph/split_inside.h"
 
 struct rb_node *rb_split_add(struct rb_split_emitting *emit, const struct rb_node *like,

@@ -23,21 +23,22 @@ struct rb_loss_options {
 int rb_loss_attach(struct rb_graph *graph, const struct rb_loss_options *options,
                    struct rb_why *why);
 
-/* The same of an output before there is a loss; and what it is where no label is left out. */
+/* What an output would be as own_loss, before there is a loss; and what it is where no label is
+ * left out. */
 enum rb_own_loss rb_own_loss_of(const struct rb_graph *graph, const struct rb_value *output);
 enum rb_own_loss rb_own_loss_of_all(const struct rb_graph *graph, const struct rb_value *output);
 
-/* Merge nodes that one kernel does better (MatMul + Add of a row); drop what nobody reads. */
+/* Merge nodes that one kernel does better (MatMul + Add of a row); drop nodes that are not read. */
 int rb_fuse(struct rb_graph *graph, struct rb_why *why);
 
-/* Behind that, where devices gain by it: attention becomes one node, which never makes the scores.
- * GPUs do of any size.  A core does where keys behind a query are hidden and there are 64 of them
- * or more, or there are 512 or more: does any attention of this graph pay so? */
+/* After rb_fuse, where devices gain by it, attention becomes one node, which never makes the
+ * scores.  GPUs gain at any size.  A core gains from 64 keys on where keys behind a query are
+ * hidden, and from 512 on in any case: does any attention of this graph pay on a core? */
 bool rb_attention_pays(const struct rb_graph *graph);
 
-/* Where it is, by places of nodes, ascending.  Graphs of other batch sizes have it in the same
- * places; but of one sample alone more looks like it than of several (keys that all have in common,
- * a mask of one key), so that one of them is to be asked for all. */
+/* Where attention is, by places of nodes, ascending.  Graphs of other batch sizes have it in the
+ * same places.  But in a graph of one sample more looks like attention than in one of several (keys
+ * that all samples share, a mask of one key), so one graph must decide for all. */
 struct rb_attentions {
     int n;
     int *place;
@@ -45,7 +46,7 @@ struct rb_attentions {
 void rb_attention_find(const struct rb_graph *graph, struct rb_attentions *ret_attentions);
 void rb_attentions_done(struct rb_attentions *attentions);
 
-/* In these places, as far as there is attention. */
+/* Fuse attention in these places, as far as there is any. */
 void rb_fuse_attention(struct rb_graph *graph, const struct rb_attentions *attentions);
 
 /* Append the gradient of the loss with respect to every weight that is not frozen; fill
@@ -59,16 +60,16 @@ int rb_autodiff(struct rb_graph *graph, struct rb_why *why);
  * name, not its place. */
 int rb_layout(struct rb_graph *graph, struct rb_why *why);
 
-/* Precision bf16: products take factors of bfloat16; what nothing else reads is kept so.  Sums,
- * norms, losses, weights and gradients of weights stay float32. */
+/* Precision bf16: products take factors of bfloat16; a value that only products read is kept so.
+ * Sums, norms, losses, weights and gradients of weights stay float32. */
 int rb_narrow(struct rb_graph *graph, struct rb_why *why);
 
-/* Where devices have it for nothing: products cut off what is below 0.  The bits stay, and so do
- * the ids of the nodes that stay. */
+/* Where devices have it for free, a Relu behind a product is done by the product.  The bits stay,
+ * and so do the ids of the nodes that stay. */
 void rb_fuse_relu(struct rb_graph *graph);
 
-/* Last of all, where devices gain by it: elementwise nodes that follow each other become one.  The
- * bits stay, and so do the ids of the nodes that stay. */
+/* Last of all, where devices gain by it: elementwise nodes that follow each other become one node.
+ * The bits stay, and so do the ids of the nodes that stay. */
 void rb_fuse_points(struct rb_graph *graph);
 
 #endif

@@ -199,8 +199,8 @@ struct rb_value *rb_diff_output(struct rb_diff *diff, struct rb_node *node, int 
     return node->out[i];
 }
 
-/* A gradient must reach a weight that is trained, and every float on the way from one, but for what
- * is detached. */
+/* A gradient must reach each trained weight, and every float on the way from one to the loss,
+ * except what is detached. */
 static void mark_wanted(struct rb_diff *diff, int n_nodes)
 {
     struct rb_graph *graph = diff->graph;
@@ -217,7 +217,7 @@ static void mark_wanted(struct rb_diff *diff, int n_nodes)
 
         for (int j = 0; j < node->n_in; j++)
             any |= node->in[j] && diff->wanted[node->in[j]->id];
-        any |= node->op == RB_OP_SPREAD; /* of other parts' weights */
+        any |= node->op == RB_OP_SPREAD; /* it brings what other parts' weights made */
         any &= node->op != RB_OP_DETACH;
         for (int j = 0; any && j < node->n_out; j++)
             if (node->out[j] && rb_dtype_is_real(node->out[j]->type.dtype))
@@ -226,7 +226,8 @@ static void mark_wanted(struct rb_diff *diff, int n_nodes)
 }
 
 /* The whole gradient of a value: a left fold in the order of the nodes that use it.  The walk is
- * backwards, so the list already has the first use in front; slots of one node are put in order. */
+ * backwards, so the first use is already in front of the list; slots of one node are put in
+ * order. */
 static struct rb_value *fold(struct rb_diff *diff, const struct rb_value *value)
 {
     struct rb_diff_use *sorted = NULL;
@@ -274,7 +275,7 @@ static void visit(struct rb_diff *diff, struct rb_node *node, const struct rb_no
         rules[node->op](diff, node, dy);
 }
 
-/* The microbatch's own statistics go the way of the gradients. */
+/* The microbatch's own statistics are contributions like gradients. */
 static void add_statistics(struct rb_diff *diff)
 {
     const struct rb_graph *graph = diff->graph;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient rules: one table from operator to function, and what a rule may call.
+/* The gradient rules: one table from operator to function, and the helpers that a rule may call.
  *
  * autodiff.c (driver) > [autodiff] > point.c, move.c, product.c, norm.c, loss.c
  *
@@ -10,7 +10,7 @@
 
 #include "graph/graph.h"
 
-/* X(OPERATOR, rule).  An operator that is not here cannot lie between the loss and a weight. */
+/* X(OPERATOR, rule).  An operator that is not listed cannot lie between the loss and a weight. */
 #define RB_DIFF_RULES(X)                                                                           \
     X(RESHAPE, reshape_rule)                                                                       \
     X(ADD, add)                                                                                    \
@@ -105,7 +105,8 @@ RB_DIFF_RULES(X)
 /* Does input `slot` of the node take a gradient? */
 bool rb_diff_wants(const struct rb_diff *diff, const struct rb_node *node, int slot);
 
-/* Hand on the gradient of an input; it has that input's type.  Ignored where it is not wanted. */
+/* Hand on the gradient of an input; it has that input's type.  Ignored where the input wants
+ * none. */
 void rb_diff_give(struct rb_diff *diff, const struct rb_node *node, int slot,
                   struct rb_value *gradient);
 
@@ -131,7 +132,7 @@ struct rb_value *rb_diff_sum_to(struct rb_diff *diff, struct rb_value *x,
 /* x broadcast to `type`; x itself where it has that shape. */
 struct rb_value *rb_diff_expand(struct rb_diff *diff, struct rb_value *x,
                                 const struct rb_tensor_type *type);
-/* Output `i` of a forward node, made now if the import did not ask for it. */
+/* Output `i` of a forward node, added now if the import left it out. */
 struct rb_value *rb_diff_output(struct rb_diff *diff, struct rb_node *node, int i,
                                 const struct rb_tensor_type *type);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of what chooses elements: the largest, the k largest, those with an index; and running
- * sums, and the gradient operators that import uses forward. */
+/* Gradients of operators that choose elements: the largest, the k largest, those with an index; of
+ * running sums; and of the gradient operators that import uses forward. */
 #include "graph/autodiff/autodiff.h"
 
 #include "base/arena.h"
@@ -14,7 +14,7 @@ static struct rb_value *where(struct rb_diff *diff, struct rb_value *c, struct r
     return rb_diff_make(diff, RB_OP_WHERE, NULL, 3, (struct rb_value *[]){c, a, b}, 0, NULL);
 }
 
-/* All of dy to the one that was chosen, half to each of two that are equal. */
+/* All of dy to the operand that was chosen, half to each where both are equal. */
 void rb_diff_extreme(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
 {
     struct rb_value *zero = rb_diff_number(diff, dy[0], 0), *equal, *shared;
@@ -32,7 +32,7 @@ void rb_diff_extreme(struct rb_diff *diff, struct rb_node *node, struct rb_value
         }
 }
 
-/* What is left moves with the dividend. */
+/* The remainder moves with the dividend. */
 void rb_diff_mod(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
 {
     if (rb_diff_wants(diff, node, 1))
@@ -103,7 +103,7 @@ static struct rb_value *alike(struct rb_diff *diff, struct rb_value *a, struct r
     return equal ? rb_diff_make(diff, RB_OP_CAST, &a->type, 1, &equal, 0, NULL) : NULL;
 }
 
-/* dy shared equally among all that are as large (as small) as what came of them. */
+/* dy shared equally among all operands that are equal to the result, the largest (or smallest). */
 static void scatter_extreme(struct rb_diff *diff, struct rb_node *node, struct rb_value *dy)
 {
     struct rb_value *x = node->in[0], *indices = node->in[1], *updates = node->in[2];
@@ -149,8 +149,8 @@ static bool repeats(const struct rb_node *node)
     return twice;
 }
 
-/* Where updates went, x has no say any more; with a sum it has.  Of updates that fell on one place
- * without a sum the last one counted, but ONNX leaves that undefined. */
+/* Where updates went, x has no influence any more; with a sum it has.  Where several updates fell
+ * on one place without a sum, the last one counted, but ONNX leaves that undefined. */
 void rb_diff_scatter(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
 {
     int64_t reduction = rb_node_int(node, "reduction", RB_SCATTER_SET);
@@ -205,7 +205,7 @@ void rb_diff_cum_sum(struct rb_diff *diff, struct rb_node *node, struct rb_value
     rb_diff_give(diff, node, 0, rb_diff_make(diff, RB_OP_CUM_SUM, NULL, 1, dy, 3, attributes));
 }
 
-/* Padding: what was put among zeros is cut out again. */
+/* Padding: the part that was put among zeros is cut out again. */
 void rb_diff_slice_grad(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
 {
     rb_diff_give(diff, node, 0,

@@ -2,7 +2,7 @@
 /* Gradients of curves: dy times the slope, written in x or in y, whichever is shorter. */
 #include "graph/autodiff/autodiff.h"
 
-/* Hand on dy times the slope, or through it. */
+/* Hand on dy times the slope; `over`: divided by its inverse. */
 static void times(struct rb_diff *diff, struct rb_node *node, struct rb_value *dy,
                   struct rb_value *slope)
 {
@@ -33,7 +33,7 @@ static struct rb_value *root(struct rb_diff *diff, struct rb_value *x)
     return rb_diff_one(diff, RB_OP_SQRT, x);
 }
 
-/* Of x and not of y + 1, which has lost its digits where y is near -1. */
+/* The slope is computed from x and not as y + 1, which has lost its digits where y is near -1. */
 void rb_diff_expm1(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
 {
     times(diff, node, dy[0], rb_diff_one(diff, RB_OP_EXP, node->in[0]));

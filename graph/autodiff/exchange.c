@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient of what goes between devices: everyone who has a share in a net takes part on the
- * way back, whether or not it has filters of its own there. */
+/* The gradient of what goes between devices: every part with a share in a net takes part on the way
+ * back, whether or not it has filters of its own there. */
 #include "graph/autodiff/autodiff.h"
 
 void rb_diff_spread(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)

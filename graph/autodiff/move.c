@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of what moves or sums elements: views, movement, reductions, softmax. */
+/* Gradients of operators that move or sum elements: views, movement, reductions, softmax. */
 #include "graph/autodiff/autodiff.h"
 
 #include <string.h>
@@ -71,7 +71,7 @@ void rb_diff_split(struct rb_diff *diff, struct rb_node *node, struct rb_value *
     for (int i = 0; i < node->n_out; i++) {
         if (dy[i]) {
             in[i] = dy[i];
-        } else if (node->out[i]) { /* a piece that nobody differentiates: zeros in its place */
+        } else if (node->out[i]) { /* a piece without a gradient: zeros in its place */
             in[i] = rb_diff_expand(diff, rb_graph_scalar(graph, 0.0f), &node->out[i]->type);
         } else {
             rb_diff_refuse(diff, node, "one of its outputs is absent");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of norms, attention, pools and dropout: operators that bring a grad operator of their
+/* Gradients of norms, attention, pools and dropout: operators that have a grad operator of their
  * own. */
 #include "graph/autodiff/autodiff.h"
 
-/* A grad operator that makes the gradients of all three inputs: only those that are wanted are
+/* A grad operator that makes the gradients of all three inputs; only the wanted ones are
  * computed. */
 static void grads(struct rb_diff *diff, enum rb_op op, struct rb_node *node, int n_in,
                   struct rb_value *const *in)
@@ -121,7 +121,7 @@ void rb_diff_dropout(struct rb_diff *diff, struct rb_node *node, struct rb_value
     rb_diff_give(diff, node, 0, rb_diff_make(diff, RB_OP_DROPOUT_GRAD, NULL, 1, dy, 2, attributes));
 }
 
-/* One number a channel, as it stands beside x. */
+/* One number a channel, shaped to broadcast over x. */
 static struct rb_value *beside(struct rb_diff *diff, struct rb_value *v, int rank)
 {
     struct rb_tensor_type type = {.dtype = RB_F32, .rank = rank - 1};
@@ -150,8 +150,8 @@ static struct rb_value *over_channels(struct rb_diff *diff, struct rb_value *x,
     return rb_diff_make(diff, RB_OP_REDUCE_SUM, channel, 1, &x, 1, &attribute);
 }
 
-/* y = (x - mean) inverse scale + bias, inverse = (variance + epsilon)^(-1/2): by channel, what
- * passes to statistics that are computed from weights. */
+/* y = (x - mean) inverse scale + bias, inverse = (variance + epsilon)^(-1/2): by channel, the
+ * gradients of statistics that are computed from weights. */
 static void give_statistics(struct rb_diff *diff, struct rb_node *node, struct rb_value *inverse,
                             struct rb_value *dbias, struct rb_value *dscale)
 {
@@ -170,7 +170,7 @@ static void give_statistics(struct rb_diff *diff, struct rb_node *node, struct r
     }
 }
 
-/* With statistics that are given a batch norm is a scale and a shift a channel. */
+/* With given statistics a batch norm is one scale and one shift a channel. */
 void rb_diff_batch_norm_eval(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
 {
     double epsilon = (double)rb_node_float(node, "epsilon", 1e-5F);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients of the elementwise operators.  Inputs may have been broadcast: what comes back is
- * summed to the input's shape. */
+/* Gradients of the elementwise operators.  Inputs may have been broadcast, so gradients are summed
+ * to the input's shape. */
 #include "graph/autodiff/autodiff.h"
 
 #include <math.h>
@@ -51,8 +51,8 @@ void rb_diff_div(struct rb_diff *diff, struct rb_node *node, struct rb_value *co
     }
 }
 
-/* x^(p-1), written without a power where a constant says that there is none.  Where p is 0 it is
- * x^0: the slope is 0 there even if x is, and p times that says so. */
+/* x^(p-1), written without a power where a constant p needs none.  Where p is 0 it is x^0: the
+ * slope there is 0 even if x is 0, and p times x^0 gives that. */
 static struct rb_value *lower_power(struct rb_diff *diff, struct rb_value *x,
                                     struct rb_value *exponent)
 {
@@ -86,7 +86,7 @@ void rb_diff_pow(struct rb_diff *diff, struct rb_node *node, struct rb_value *co
         slope = rb_diff_two(diff, RB_OP_MUL, lower_power(diff, x, p), p);
         give(diff, node, 0, rb_diff_two(diff, RB_OP_MUL, dy[0], slope));
     }
-    if (rb_diff_wants(diff, node, 1)) { /* dy y log x; nought where x is, and y not infinite */
+    if (rb_diff_wants(diff, node, 1)) { /* dy y log x; 0 where x is 0 and y is finite */
         struct rb_value *none = rb_diff_two(diff, RB_OP_EQUAL, x, rb_diff_number(diff, x, 0));
         struct rb_value *safe[3] = {none, rb_diff_number(diff, x, 1), x};
         struct rb_value *pole[3] = {rb_diff_two(diff, RB_OP_LESS, p, rb_diff_number(diff, p, 0)), x,

@@ -38,8 +38,8 @@ static struct rb_value *rows(struct rb_diff *diff, struct rb_value *x)
  *     plain  C' op(B)^T         op(A)^T C'
  *     trans  op(B) C'^T         C'^T op(A)
  *
- * A matrix that multiplies all rows of an activation (a weight) sums over them in one product of
- * 2-D views, which makes its gradient in its own layout. */
+ * The gradient of a matrix that multiplies all rows of an activation (a weight) sums over the rows
+ * in one product of 2-D views, and comes out in the weight's own layout. */
 void rb_diff_matmul(struct rb_diff *diff, struct rb_node *node, struct rb_value *const *dy)
 {
     struct rb_value *a = node->in[0], *b = node->in[1], *dc = dy[0], *gradient;

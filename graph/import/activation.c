@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Activations, made of simpler operators.
  *
- * Where a branch is not taken its numbers must be finite all the same: a gradient of nought times
- * an infinity would be NaN.  So an exponential sees only what the branch is for. */
+ * The numbers of a branch must be finite even where it is not taken: a gradient of 0 times an
+ * infinity would be NaN.  So an exponential sees only numbers that its branch is for. */
 #include "graph/import/make.h"
 
 #include <math.h>
 
-/* x where it is above `bound`, else `other`. */
+/* `yes` where x is above `bound`, else `no`. */
 static struct rb_value *above(struct rb_import *import, struct rb_value *x, double bound,
                               struct rb_value *yes, struct rb_value *no)
 {
@@ -16,7 +16,7 @@ static struct rb_value *above(struct rb_import *import, struct rb_value *x, doub
     return rb_make_where(import, beyond, yes, no);
 }
 
-/* x above 0, alpha (e to the x / scale, less 1) below. */
+/* x above 0; alpha (e^(x / scale) - 1) below. */
 static struct rb_value *elu(struct rb_import *import, struct rb_value *x, double alpha,
                             double scale)
 {
@@ -63,7 +63,7 @@ int rb_import_op_prelu(struct rb_import *import)
 {
     struct rb_value *x = rb_make_need(import, 0), *slope = rb_make_need(import, 1);
 
-    if (import->narrow == RB_U64) /* none is below 0 */
+    if (import->narrow == RB_U64) /* no number is below 0 */
         return rb_make_bind(import, 0, x);
     if (!import->err && import->opset < 7 && slope->type.rank == 1 && slope->type.dim[0] > 1)
         for (int i = 2; i < x->type.rank; i++)
@@ -80,7 +80,8 @@ int rb_import_op_thresholded_relu(struct rb_import *import)
     return rb_make_bind(import, 0, above(import, x, alpha, x, rb_make_like(import, x, 0)));
 }
 
-/* alpha x + beta, kept within 0 and 1; the bounds are asked, so that a NaN stays one. */
+/* alpha x + beta, kept within 0 and 1; the test is whether a bound is beyond it, so that a NaN
+ * stays one. */
 static struct rb_value *hard_sigmoid(struct rb_import *import, struct rb_value *x, double alpha,
                                      double beta)
 {
@@ -145,7 +146,7 @@ int rb_import_op_shrink(struct rb_import *import)
     return rb_make_bind(import, 0, above(import, x, lambda, rb_make_plus(import, x, -bias), y));
 }
 
-/* 1 at the first largest of each line, 0 elsewhere.  Before opset 13 all axes from `axis` on were
+/* 1 at the first maximum of each line, 0 elsewhere.  Before opset 13 all axes from `axis` on were
  * one. */
 int rb_import_op_hardmax(struct rb_import *import)
 {

@@ -9,7 +9,8 @@
 #include <ctype.h>
 #include <string.h>
 
-/* Of a tensor inside a module: "l2.bias", not "/l2/Identity_output_0", nor a tracer's "input.3". */
+/* Does the name belong to a tensor inside a module: "l2.bias", not "/l2/Identity_output_0", nor a
+ * tracer's "input.3"? */
 static bool is_of_a_module(const char *name)
 {
     const char *dot = strrchr(name, '.');

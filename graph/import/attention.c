@@ -6,7 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* [batch, steps, heads * each] as [batch, heads, steps, each]; four axes are that already. */
+/* [batch, steps, heads * each] as [batch, heads, steps, each]; with four axes x has that form
+ * already. */
 static struct rb_value *heads_of(struct rb_import *import, struct rb_value *x, int64_t heads)
 {
     static const int64_t swap[] = {0, 2, 1, 3};
@@ -22,7 +23,7 @@ static struct rb_value *heads_of(struct rb_import *import, struct rb_value *x, i
     return rb_make_transpose(import, x, swap);
 }
 
-/* Each head of keys and values serves several of the queries. */
+/* Each head of keys and values serves several heads of queries. */
 static struct rb_value *repeated(struct rb_import *import, struct rb_value *x, int64_t heads)
 {
     int64_t d[5];
@@ -41,7 +42,7 @@ static struct rb_value *repeated(struct rb_import *import, struct rb_value *x, i
     return rb_make_reshape(import, x, 4, (int64_t[]){d[0], heads, d[3], d[4]});
 }
 
-/* Keys or values that were there before come first. */
+/* Past keys or values come first. */
 static struct rb_value *behind(struct rb_import *import, struct rb_value *past, struct rb_value *x)
 {
     struct rb_value *both[] = {past, x};
@@ -53,7 +54,7 @@ static struct rb_value *behind(struct rb_import *import, struct rb_value *past, 
     return rb_make_concat(import, 2, 2, both);
 }
 
-/* Scores as far as the cap, softly. */
+/* Scores, softly limited to the cap. */
 static struct rb_value *capped(struct rb_import *import, struct rb_value *scores, float cap)
 {
     if (!(cap > 0))
@@ -62,8 +63,8 @@ static struct rb_value *capped(struct rb_import *import, struct rb_value *scores
     return rb_make_times(import, scores, (double)cap);
 }
 
-/* Scores where a query may look, minus infinity elsewhere; numbers are added.  Before the first
- * query came `past` keys. */
+/* Scores where a query may look, minus infinity elsewhere; a mask of numbers is added.  `past` keys
+ * precede the first query. */
 static struct rb_value *masked(struct rb_import *import, struct rb_value *scores,
                                struct rb_value *mask, bool causal, int64_t past)
 {
@@ -125,7 +126,7 @@ int rb_import_op_attention(struct rb_import *import)
     return rb_make_bind(import, 0, y);
 }
 
-/* Pairs of numbers (a, b), turned: (a cos - b sin, a sin + b cos). */
+/* Pairs of numbers (a, b), rotated: (a cos - b sin, a sin + b cos). */
 static struct rb_value *turned(struct rb_import *import, struct rb_value *x, struct rb_value *cos,
                                struct rb_value *sin, bool interleaved)
 {

@@ -14,7 +14,7 @@ static bool is_step(enum rb_op op)
            op == RB_OP_DETACH;
 }
 
-/* What depends on an input of the model. */
+/* By value, whether it depends on an input of the model. */
 static bool *find_data(const struct rb_graph *graph)
 {
     bool *data = rb_alloc(sizeof *data * (size_t)graph->n_values);
@@ -37,7 +37,7 @@ static bool *find_data(const struct rb_graph *graph)
 /* How a gradient comes to a value. */
 enum reach {
     NOT_REACHED,
-    BY_TABLES, /* only through sines and cosines of what no input has a part in */
+    BY_TABLES, /* only through sines and cosines of values that depend on no input */
     REACHED,
 };
 
@@ -56,8 +56,9 @@ static enum reach passes_gradient(const struct rb_node *node, const enum reach *
                                                                                       : most;
 }
 
-/* Rotary embeddings have their frequencies in a vector that falls or rises all along; of what else
- * only sines and cosines read (the phases of a state space model) any may be a parameter. */
+/* Rotary embeddings have their frequencies in a vector that falls or rises all along; any other
+ * tensor that only sines and cosines read (the phases of a state space model) may be a
+ * parameter. */
 static bool are_frequencies(const struct rb_value *value)
 {
     int64_t n = value->data ? rb_tensor_elements(&value->type) : 0, axes = 0;
@@ -84,7 +85,7 @@ static bool is_trained(const struct rb_graph *graph, const struct rb_value *valu
     return reached == REACHED || (reached == BY_TABLES && (marked || !are_frequencies(value)));
 }
 
-/* An infinity stays one under any update, and a NaN too. */
+/* Under any update an infinity stays an infinity, and a NaN a NaN. */
 static bool is_finite(const struct rb_value *value)
 {
     enum { CHUNK = 4096, EXPONENT = 0x7f800000 };

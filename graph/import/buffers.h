@@ -3,10 +3,10 @@
  *
  * the last node > [buffers] > tidy
  *
- * Only what no optimizer could train is taken for one: what no gradient reaches (a mask that is
- * only compared), what holds an infinity or a NaN (a mask that is added), and the frequencies of
- * rotary embeddings.  Class weights of a loss are found where it is imported (loss.c); what only
- * looks like a buffer is for hints (graph/hints.h). */
+ * Only a tensor that no optimizer could train is taken for a buffer: one that no gradient reaches
+ * (a mask that is only compared), one that holds an infinity or a NaN (a mask that is added), and
+ * the frequencies of rotary embeddings.  Class weights of a loss are found where the loss is
+ * imported (loss.c); tensors that merely look like buffers are left to graph/hints.h. */
 #ifndef RB_GRAPH_IMPORT_BUFFERS_H
 #define RB_GRAPH_IMPORT_BUFFERS_H
 

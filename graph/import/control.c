@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Control flow and lists that are known now: branches of an If, sequences of tensors. */
+/* Control flow and lists that are known at import: branches of an If, sequences of tensors. */
 #include "graph/fold.h"
 #include "graph/import/make.h"
 
@@ -252,7 +252,7 @@ int rb_import_op_concat_from_sequence(struct rb_import *import)
                         import->err ? NULL : rb_make_concat(import, axis, from->n, items));
 }
 
-/* What a detach() left of itself. */
+/* The Identity that a detach() left. */
 static int detach(struct rb_import *import)
 {
     struct rb_value *x, *out = NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Einsum as transposes, sums and matrix products.
  *
- * Every operand is brought to one axis a letter first: a letter that stands twice becomes a
- * diagonal, "..." becomes letters of its own.  Then two operands at a time are one product
+ * First every operand is brought to one axis a letter: of a letter that stands twice the diagonal
+ * is taken, and "..." gets letters of its own.  Then two operands at a time are one product
  * [batch, mine, summed] x [batch, summed, yours]. */
 #include "graph/import/make.h"
 
@@ -22,7 +22,7 @@ struct einsum {
     int64_t size[LETTERS]; /* 0: not seen */
     int dots;              /* axes of the longest "..." */
     int out[RB_MAX_RANK], n_out;
-    int uses[LETTERS]; /* operands yet to come, and the output, that have the letter */
+    int uses[LETTERS]; /* how many operands yet to come, and outputs, have the letter */
 };
 
 static int rank_of(const struct term *term)
@@ -136,7 +136,7 @@ static void read_term(struct einsum *einsum, int i, const char *text, size_t len
     }
 }
 
-/* Sum away what neither the output nor another operand has, and broadcast what is 1. */
+/* Sum over letters that neither the output nor another operand has, and broadcast axes of 1. */
 static void settle(struct einsum *einsum, struct term *term)
 {
     int64_t axes[RB_MAX_RANK], dim[RB_MAX_RANK] = {0};
@@ -154,7 +154,7 @@ static void settle(struct einsum *einsum, struct term *term)
         term->value = rb_make_reduce(einsum->import, RB_OP_REDUCE_SUM, term->value, axes, n, false);
 }
 
-/* The axes with these letters in front, in groups: the value as [product of each group]. */
+/* The value with the axes of these letters in front, in groups: [product of each group]. */
 static struct rb_value *grouped(struct einsum *einsum, const struct term *term, const int *letters,
                                 const int *group, int groups)
 {
@@ -312,7 +312,8 @@ int rb_import_op_einsum(struct rb_import *import)
             einsum.uses[terms[i].letter[a]]--;
         if (i == 0)
             continue;
-        /* What only one of the two has, and nobody later, is summed before the product. */
+        /* A letter that only one of the two has, and no later operand, is summed before the
+         * product. */
         for (int k = 0; k < 2; k++) {
             struct term *own = &terms[k ? i : 0], *other = &terms[k ? 0 : i];
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* DFT and STFT: products with a matrix of sines and cosines that is known now.  A complex number is
- * a last axis of two, a real one of one. */
+/* DFT and STFT: products with a matrix of sines and cosines that is known at import.  A complex
+ * number is a last axis of two, a real one of one. */
 #include "graph/fold.h"
 #include "graph/import/make.h"
 
@@ -13,14 +13,14 @@ enum { MOST_WEIGHTS = 1 << 24 };
 struct transform {
     int64_t n;     /* samples that are transformed */
     int64_t parts; /* of each: 1 real, 2 complex */
-    int64_t given; /* samples that are there: others are zeros */
+    int64_t given; /* samples that exist: the others are zeros */
     int64_t results;
     int64_t made; /* parts of each result */
     bool inverse;
 };
 
-/* What sample j counts.  Of a half whose other half mirrors it each stands for two, but for the
- * first and the middle. */
+/* The weight of sample j.  Where the given half of the samples mirrors the other half, each stands
+ * for two, except the first and the middle one. */
 static double scale_of(const struct transform *t, int64_t j)
 {
     bool two = t->made == 1 && j > 0 && 2 * j != t->n;
@@ -56,7 +56,7 @@ static struct rb_value *matrix_of(struct rb_import *import, const struct transfo
     return rb_graph_value(import->graph, RB_VALUE_CONST, NULL, &type, matrix);
 }
 
-/* Of the last two axes, samples and their parts: a row of results' parts. */
+/* The last two axes, samples and their parts, become a row of the results' parts. */
 static struct rb_value *transformed(struct rb_import *import, struct rb_value *x,
                                     const struct transform *t)
 {
@@ -84,7 +84,7 @@ static int64_t known_number(struct rb_import *import, int i, const char *what, i
     return !import->err && given ? given[0] : otherwise;
 }
 
-/* Which axis, from the front; the last is that of a number's parts. */
+/* The axis, counted from the front; the last axis is that of a number's parts. */
 static int64_t axis_of(struct rb_import *import, const struct rb_value *x)
 {
     int64_t axis =

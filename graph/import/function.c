@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of the model: a call is imported as the nodes of the body, names and all in a scope of
+/* Functions of the model: a call is imported as the nodes of the body, whose names have a scope of
  * their own. */
 #include "graph/import/import.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    MOST_DEPTH = 16,       /* functions may not call themselves, but files may say so */
+    MOST_DEPTH = 16,       /* functions may not call themselves, but a file may have that */
     MOST_CALLED = 1 << 20, /* nodes of bodies: short functions that call each other make many */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* GridSample: neighbours of the places that a grid names are gathered, and weighed by how near they
- * are.  The weights carry the gradient to the grid. */
+/* GridSample: the neighbours of the places that a grid names are gathered, and weighted by their
+ * distance.  The weights carry the gradient to the grid. */
 #include "graph/import/make.h"
 
 #include <string.h>
@@ -55,7 +55,7 @@ static struct rb_value *position(const struct grid *g, int axis)
                   (n - 1) / 2);
 }
 
-/* Into the axis; a NaN becomes its first element. */
+/* Clamped to the axis; a NaN becomes its first element. */
 static struct rb_value *inside(const struct grid *g, struct rb_value *x, int axis)
 {
     struct rb_value *first = rb_make_number(g->import, RB_F32, 0);
@@ -65,7 +65,7 @@ static struct rb_value *inside(const struct grid *g, struct rb_value *x, int axi
                          first);
 }
 
-/* There and back between the ends: the middles of the outer elements, or their edges. */
+/* Reflected between the ends, which are the middles of the outer elements or their edges. */
 static struct rb_value *reflected(const struct grid *g, struct rb_value *x, int axis)
 {
     double least = g->align_corners ? 0 : -0.5;
@@ -162,7 +162,7 @@ static struct rb_value *first_elements(const struct grid *g)
                          (double)elements);
 }
 
-/* Each neighbour of one axis with each of the others. */
+/* The sum over each neighbour of one axis with each of the other axes. */
 static struct rb_value *sum(const struct grid *g, const struct tap taps[][MOST_TAPS], int n_taps,
                             int axis, struct tap so_far)
 {
@@ -213,7 +213,7 @@ static void read(struct grid *g)
         rb_make_no(import, "padding_mode is not zeros, border or reflection");
 }
 
-/* Samples' elements in rows of channels; places in one axis. */
+/* Arrange the elements of samples in rows of channels, and places along one axis. */
 static void arrange(struct grid *g, struct rb_value *x, struct rb_value *grid)
 {
     struct rb_import *import = g->import;

@@ -20,7 +20,7 @@ const Onnx__AttributeProto *rb_import_attribute(const struct rb_import *import, 
     return NULL;
 }
 
-/* Files before IR 2 left out the type; it is checked only where it is there. */
+/* Files before IR 2 left out the type; it is checked only where it is present. */
 static int check_type(struct rb_import *import, const Onnx__AttributeProto *attribute,
                       Onnx__AttributeProto__AttributeType type, const char *text)
 {

@@ -22,7 +22,7 @@ bool rb_import_freezes(const struct rb_import *import, const char *name)
     return name && matches(import->options->freeze, import->options->n_freeze, name);
 }
 
-/* It may have been a weight, but only F32 is trained. */
+/* Could the tensor have been a weight?  Only F32 is trained. */
 static bool is_other_float(const struct rb_tensor_type *type)
 {
     return type->rank > 0 &&
@@ -59,7 +59,8 @@ static int add_initializer(struct rb_import *import, const Onnx__TensorProto *te
     return 0;
 }
 
-/* What an optimizing exporter has merged or computed with cannot be trained as the module's. */
+/* Parameters that an optimizing exporter has merged or computed with cannot be trained as the
+ * module's. */
 static int check_lost(struct rb_import *import)
 {
     const char *example = NULL;
@@ -153,7 +154,7 @@ static int check_inputs(struct rb_import *import)
     return 0;
 }
 
-/* What the kernels compute numbers of this type in. */
+/* The type in which the kernels compute numbers of `dtype`. */
 static enum rb_dtype computed_in(enum rb_types types, enum rb_dtype dtype)
 {
     bool integers = types == RB_TYPES_NUMBER || types == RB_TYPES_SIGNED;
@@ -197,7 +198,7 @@ static int widen(struct rb_import *import)
     return import->err;
 }
 
-/* Of another domain than ONNX's own: a function of the model, or nothing that is known. */
+/* An operator of another domain than ONNX's own: a function of the model, or unknown. */
 static int import_other(struct rb_import *import)
 {
     const struct rb_onnx_function *function = rb_onnx_function(import->model, import->node);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Importing, from the inside: the state of one import and what the functions of the operators
- * share.
+/* The inside of importing: the state of one import, and what the operators' functions share.
  *
  * import.c (the walk) > table.c (ONNX operator -> function) > the other files > [import] > graph
  *
  * An import function reads its node's attributes and inputs, emits nodes of proto/operators.h and
- * binds the node's outputs.  Nodes whose inputs are known are folded as they are emitted, so shape
+ * binds the node's outputs.  A node whose inputs are known is folded as it is emitted, so shape
  * arithmetic never reaches the graph. */
 #ifndef RB_GRAPH_IMPORT_IMPORT_H
 #define RB_GRAPH_IMPORT_IMPORT_H
@@ -14,7 +13,7 @@
 #include "graph/names.h"
 #include "graph/onnx/model.h"
 
-/* A function of the model that stands for a node: its body is imported where the node is. */
+/* A call of one of the model's functions: its body is imported in the place of the node. */
 struct rb_import_call {
     const struct rb_onnx_function *function;
     const Onnx__NodeProto *node;
@@ -29,7 +28,7 @@ struct rb_import {
     struct rb_why *why;
     int64_t opset;
     const struct rb_import_call *call; /* the innermost; NULL: none */
-    int called;                        /* nodes of functions' bodies until now */
+    int called;                        /* nodes of functions' bodies so far */
     struct rb_names values;            /* ONNX name -> struct rb_value; a call has its own */
     struct rb_names sequences;         /* ONNX name -> const struct rb_sequence */
     struct rb_names symbols;     /* name of a symbolic axis -> its size (in the graph's arena) */
@@ -37,7 +36,7 @@ struct rb_import {
     const struct rb_import_op *op;
     const char *name;           /* the node's, or its first output's */
     int err;                    /* the first error of make.h */
-    enum rb_dtype narrow, wide; /* inputs of the first are read, outputs written, as the second */
+    enum rb_dtype narrow, wide; /* inputs of type `narrow` are read as `wide`, and outputs back */
 };
 
 typedef int rb_import_fn(struct rb_import *import);
@@ -45,15 +44,15 @@ typedef int rb_import_fn(struct rb_import *import);
 /* What the kernels compute in.  Inputs of other element types are cast to the nearest of these, and
  * outputs of that type back. */
 enum rb_types {
-    RB_TYPES_ANY,    /* elements are only moved, or the function sees to it */
+    RB_TYPES_ANY,    /* elements are only moved, or the function handles types */
     RB_TYPES_NUMBER, /* float32, float64, int32, int64 */
-    RB_TYPES_SIGNED, /* the same, but not for uint64: as int64 half of its numbers are others */
+    RB_TYPES_SIGNED, /* the same except uint64: as int64 half of its numbers change */
     RB_TYPES_FLOAT,  /* float32, float64 */
     RB_TYPES_REAL,   /* float32 */
 };
 
 enum rb_gradient {
-    RB_GRADIENT_NONE, /* no real number comes out, or none goes in */
+    RB_GRADIENT_NONE, /* no real number goes in, or none comes out */
     RB_GRADIENT_ZERO, /* a step function */
     RB_GRADIENT_YES,
 };
@@ -62,15 +61,16 @@ enum rb_gradient {
 struct rb_import_op {
     const char *name;
     rb_import_fn *fn;
-    enum rb_op op; /* for functions that serve several */
-    int64_t since; /* first opset in which its meaning is one that fn knows; 0: all */
+    enum rb_op op; /* for functions that serve several operators */
+    int64_t since; /* first opset with a meaning that fn knows; 0: all */
     enum rb_types types;
     enum rb_gradient gradient;
     const char *limits; /* for users; "": none */
 };
 
 const struct rb_import_op *rb_import_find(const char *name); /* NULL: not supported */
-/* Says so, with a way out where there is one; also of a node whose input must be known. */
+/* Refuses the operator, with a way out where there is one; also a node whose input must be
+ * known. */
 int rb_import_unknown(struct rb_import *import);
 const struct rb_import_op *rb_import_all(int *ret_n); /* by name */
 
@@ -82,23 +82,24 @@ struct rb_sequence {
 int rb_import_bind_sequence(struct rb_import *import, int output,
                             const struct rb_sequence *sequence);
 
-/* Make values of the model's inputs, or of those that are given. */
+/* Make values of the model's inputs, or of the given ones. */
 int rb_import_inputs(struct rb_import *import);
 
 /* Import one node of the model, or of a branch of it. */
 int rb_import_node(struct rb_import *import, const Onnx__NodeProto *node);
 
-/* The nodes of a branch or of a loop's body, in the place of import->node. */
+/* Import the nodes of a branch or of a loop's body in the place of import->node. */
 int rb_import_inside(struct rb_import *import, const Onnx__GraphProto *branch);
 
-/* The function's body in the place of import->node. */
+/* Import the function's body in the place of import->node. */
 int rb_import_call(struct rb_import *import, const struct rb_onnx_function *function);
 /* List the other names that the model's Identity nodes give to weights and buffers.  A running
  * statistic has none. */
 int rb_import_aliases(struct rb_import *import);
-/* Is this name an input of the function that its call has left out? */
+/* Is this name an input of the function that the call leaves out? */
 bool rb_import_left_out(const struct rb_import *import, const char *name);
-/* What an attribute of a body stands for: the call's, or its default; NULL: it has neither. */
+/* The attribute that an attribute of a body refers to: the call's, or its default; NULL: there is
+ * neither. */
 const Onnx__AttributeProto *rb_import_meant(const struct rb_import *import,
                                             const Onnx__AttributeProto *attribute);
 
@@ -112,21 +113,21 @@ const Onnx__AttributeProto *rb_import_attribute(const struct rb_import *import, 
 /* ---- Inputs and outputs ---- */
 struct rb_value *rb_import_in(struct rb_import *import, int i); /* NULL: absent */
 int rb_import_need(struct rb_import *import, int i, struct rb_value **ret);
-/* The two of an operator that broadcasts, the second where it belongs, which before opset 7 `axis`
- * said. */
+/* The two inputs of an operator that broadcasts.  The second is shaped to stand where it belongs,
+ * which `axis` said before opset 7. */
 int rb_import_pair(struct rb_import *import, struct rb_value **ret_a, struct rb_value **ret_b);
 bool rb_import_wants(const struct rb_import *import, int output); /* it has a name */
 int rb_import_bind(struct rb_import *import, int output, struct rb_value *value);
 
-/* Has the job frozen what has this name? */
+/* Has the job frozen the tensor of this name? */
 bool rb_import_freezes(const struct rb_import *import, const char *name);
 
-/* Is it known now?  The contents of a given input become so by being asked for. */
+/* Is the value known now?  Asking makes the contents of a given input known. */
 bool rb_import_ask(struct rb_value *value);
 /* Are all elements one number, known now? */
 bool rb_import_is_one_number(struct rb_value *x);
-/* The same of what decides sizes, and so is no weight: an initializer of floats is taken for one
- * until then. */
+/* The same for a value that decides sizes, and so is no weight: until then an initializer of floats
+ * is taken for a weight. */
 bool rb_import_settle(struct rb_value *value);
 
 /* An input that must be known now, as int64s (from int64 or int32).  NULL and 0 where absent. */
@@ -140,7 +141,7 @@ int rb_import_axes(struct rb_import *import, int64_t since, int i, int rank, int
 int rb_import_axis(struct rb_import *import, int64_t axis, int rank, int64_t *ret);
 
 /* ---- Emitting ---- */
-/* Like rb_graph_node, folding what is known.  ret_out: the first output (of the wanted ones). */
+/* Like rb_graph_node, but folds known results.  ret_out: the first of the wanted outputs. */
 int rb_import_emit(struct rb_import *import, enum rb_op op, int n_in, struct rb_value *const *in,
                    int n_attributes, const struct rb_graph_attribute *attributes,
                    const struct rb_tensor_type *given, struct rb_value **ret_out);
@@ -161,7 +162,7 @@ int rb_import_binary(struct rb_import *import, enum rb_op op, struct rb_value *a
 #define RB_IMPORT_NO(import, ...)  rb_why_set((import)->why, RB_EUNSUPPORTED, __VA_ARGS__)
 #define RB_IMPORT_BAD(import, ...) rb_why_set((import)->why, RB_EINVAL, __VA_ARGS__)
 
-/* One function an operator or family (table.c says for which). */
+/* One function an operator or family (table.c says which). */
 rb_import_fn rb_import_op_arg, rb_import_op_attention, rb_import_op_average_pool,
     rb_import_op_batch_norm, rb_import_op_binary, rb_import_op_cast, rb_import_op_cast_like,
     rb_import_op_compare, rb_import_op_celu, rb_import_op_clip, rb_import_op_col2im,
@@ -193,8 +194,7 @@ rb_import_fn rb_import_op_arg, rb_import_op_attention, rb_import_op_average_pool
     rb_import_op_transpose, rb_import_op_trilu, rb_import_op_unary, rb_import_op_unsqueeze,
     rb_import_op_where, rb_import_op_window, rb_import_op_xor;
 
-/* Windows (window.c): strides, pads and dilations as the graph wants them, auto_pad
- * resolved. */
+/* Windows (window.c): strides, pads and dilations in the graph's form, auto_pad resolved. */
 struct rb_import_window {
     int64_t kernel[RB_MAX_RANK], strides[RB_MAX_RANK], dilations[RB_MAX_RANK],
         pads[2 * RB_MAX_RANK];

@@ -53,9 +53,9 @@ int rb_import_op_scatter_elements(struct rb_import *import)
                         scatter(import, x, rb_make_need(import, 1), rb_make_need(import, 2), axis));
 }
 
-/* The last axis of `indices` names a place along `n` axes of sizes `dim`: its number when they are
- * one axis.  One that is beyond either end of its axis has a number beyond all of them, so that it
- * is as outside as it would be alone. */
+/* The last axis of `indices` names a place along `n` axes of sizes `dim`: returns the place's
+ * number when these are one axis.  An index beyond either end of its axis gives a number beyond all
+ * places, so that it stays outside. */
 static struct rb_value *number_of(struct rb_import *import, struct rb_value *indices,
                                   const int64_t *dim, int n)
 {

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The model's inputs, and how long their symbolic axes are: as the batch, a sample or the job says.
- */
+/* The model's inputs, and the lengths of their symbolic axes: by the batch, a sample or the job. */
 #include "graph/import/import.h"
 
 #include "graph/shapes/shapes.h"
 
 #include <inttypes.h>
 
-/* How long the axis of input i is in a sample of it; 0: there is no sample, or one of another
- * shape. Axes of 1 in front may be left out of a sample. */
+/* The length of an axis of input i in a sample of it; 0: there is no sample, or it has another
+ * shape.  A sample may leave out axes of 1 in front. */
 static int64_t sampled(const struct rb_import *import, int i, const struct rb_tensor_type *type,
                        int axis)
 {
@@ -24,7 +23,8 @@ static int64_t sampled(const struct rb_import *import, int i, const struct rb_te
     return sample->dim[axis - behind];
 }
 
-/* What a symbolic axis of input i is bound to; the same name means the same size everywhere. */
+/* The size to which a symbolic axis of input i is bound; the same name means the same size
+ * everywhere. */
 static int bind_axis(struct rb_import *import, int i, const struct rb_tensor_type *type, int axis,
                      int64_t *dim)
 {
@@ -68,7 +68,7 @@ static int check_batch(const struct rb_import *import, const struct rb_tensor_ty
     return 0;
 }
 
-/* Contents come along, to be looked at by rb_import_ask. */
+/* The value keeps its contents, for rb_import_ask. */
 static int add_given(struct rb_import *import, int i)
 {
     const struct rb_onnx_sample *given = &import->options->given[i];
@@ -87,7 +87,8 @@ static int add_given(struct rb_import *import, int i)
     return 0;
 }
 
-/* Data are float32 or int64: what else the model takes is made of them, and goes by its name. */
+/* Data are float32 or int64: an input that the model declares with another type is cast from them,
+ * and the result has the input's name. */
 static int add_declared(struct rb_import *import, int at, struct rb_tensor_type type)
 {
     const Onnx__ValueInfoProto *input = import->model->inputs[at];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators whose result is known at import: constants, shapes, ranges. */
+/* Operators with results known at import: constants, shapes, ranges. */
 #include "graph/fold.h"
 #include "graph/import/import.h"
 #include "graph/shapes/shapes.h"
@@ -48,7 +48,7 @@ int rb_import_op_constant(struct rb_import *import)
         return bind_constant(import, &type, &a->f);
     }
     type.rank = 1;
-    if (!strcmp(key, "value_ints")) { /* none of them: the shape of a scalar */
+    if (!strcmp(key, "value_ints")) { /* no integers: the shape of a scalar */
         type.dim[0] = (int64_t)a->n_ints;
         return bind_constant(import, &type, a->n_ints ? (const void *)a->ints : &nothing);
     }

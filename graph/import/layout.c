@@ -82,7 +82,7 @@ static void read_padding(struct rb_import *import, const struct rb_value *x, str
         ret->value = NULL;
 }
 
-/* A negative pad takes away. */
+/* A negative pad removes elements. */
 static struct rb_value *crop(struct rb_import *import, struct rb_value *x, struct padding *padding)
 {
     for (int i = 0; !import->err && i < x->type.rank; i++) {
@@ -100,7 +100,7 @@ static struct rb_value *crop(struct rb_import *import, struct rb_value *x, struc
     return x;
 }
 
-/* Zeros around x: what the gradient of a slice is. */
+/* Zeros around x, which is the gradient of a slice. */
 static struct rb_value *zeros_around(struct rb_import *import, struct rb_value *x,
                                      const struct padding *padding)
 {
@@ -146,8 +146,8 @@ static struct rb_value *numbers_around(struct rb_import *import, struct rb_value
     return x;
 }
 
-/* Where element i of a padded axis comes from: edge repeats the last one, reflect goes back over
- * the others, wrap starts again. */
+/* Where element i of a padded axis comes from: edge repeats the last element, reflect goes back
+ * over the others, wrap starts again. */
 static int64_t source(const char *mode, int64_t i, int64_t n)
 {
     int64_t period = 2 * (n - 1);

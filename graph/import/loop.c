@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loop, unrolled: the body is imported once a round, in a scope of its own within that of the nodes
- * around it.  How often it goes round must be known. */
+ * around it.  The number of rounds must be known. */
 #include "graph/fold.h"
 #include "graph/import/make.h"
 
@@ -11,7 +11,7 @@ enum {
     MOST_NODES = 1 << 20, /* of all bodies: loops in loops make many */
 };
 
-/* What goes from round to round. */
+/* What is carried from round to round. */
 struct carried {
     struct rb_value *value; /* or */
     const struct rb_sequence *sequence;
@@ -23,7 +23,7 @@ struct loop {
     struct rb_value *goes_on;
     struct carried *carried;
     size_t n_carried;
-    struct rb_sequence *scans; /* of each further output of the body one value a round */
+    struct rb_sequence *scans; /* for each further output of the body, one value a round */
     size_t n_scans;
 };
 
@@ -62,7 +62,7 @@ static int read(struct rb_import *import, struct loop *loop)
     return import->err;
 }
 
-/* 1 or 0; an error where it is not known. */
+/* Does the loop go on?  1 or 0; an error where that is not known. */
 static int goes_on(struct rb_import *import, const struct loop *loop, int64_t round)
 {
     if (round >= loop->rounds)
@@ -76,7 +76,7 @@ static int goes_on(struct rb_import *import, const struct loop *loop, int64_t ro
     return rb_fold_integer(loop->goes_on, 0) != 0;
 }
 
-/* The names that the body has for what comes in. */
+/* Bind the body's names for its inputs. */
 static int bind_inputs(struct rb_import *body, const struct loop *loop, int64_t round)
 {
     for (size_t i = 0; i < loop->body->n_input; i++) {
@@ -149,7 +149,7 @@ static int go_round(struct rb_import *import, struct loop *loop, int64_t round)
     return err;
 }
 
-/* The values of all rounds, one behind the other. */
+/* The values of all rounds, one after the other. */
 static struct rb_value *joined(struct rb_import *import, const struct rb_sequence *scan)
 {
     if (!scan->n)

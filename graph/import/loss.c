@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A loss inside the model, taken apart: the class of each row is picked by comparing its label with
- * all classes, so that no operator is needed that a model without a loss would not use.  A label
- * that is no class makes the loss NaN, as it does in the losses that are no part of a model. */
+ * all classes, which needs no operator that a model without a loss would not use.  A label that is
+ * no class makes the loss NaN, as in the losses that are not part of a model. */
 #include "graph/import/import.h"
 #include "graph/shapes/shapes.h"
 
@@ -13,7 +13,7 @@ enum { MOST_CLASSES = 1 << 24 }; /* their numbers become a constant of the graph
 
 struct own_loss {
     struct rb_value *scores;    /* N C ...: logarithms of probabilities */
-    struct rb_value *from;      /* what the model has as labels */
+    struct rb_value *from;      /* the model's own value of the labels */
     struct rb_value *labels;    /* N ..., int64; soft: N C ..., float */
     struct rb_value *is_class;  /* N C ..., bool: this is the row's class */
     struct rb_value *rows;      /* N ...: what each row loses */
@@ -82,7 +82,7 @@ static int compare(struct rb_import *import, struct own_loss *loss)
     return err ? err : rb_import_binary(import, RB_OP_EQUAL, labels, classes, &loss->is_class);
 }
 
-/* Of each row what `from` has for its class. */
+/* For each row, the element of `from` at the row's class. */
 static int pick(struct rb_import *import, const struct own_loss *loss, struct rb_value *from,
                 struct rb_value **ret)
 {
@@ -94,7 +94,7 @@ static int pick(struct rb_import *import, const struct own_loss *loss, struct rb
                : rb_import_emit(import, RB_OP_REDUCE_SUM, 1, &picked, 1, &axes, &loss->type, ret);
 }
 
-/* A row whose label is below `least` or above `most` loses what is no number. */
+/* The loss of a row whose label is below `least` or above `most` is NaN. */
 static int mark_strays(struct rb_import *import, struct own_loss *loss, int64_t least, int64_t most)
 {
     struct rb_value *ends[] = {rb_graph_int64s(import->graph, import->name, &least, 1),
@@ -112,8 +112,8 @@ static int mark_strays(struct rb_import *import, struct own_loss *loss, int64_t 
     return err;
 }
 
-/* Class weights are data: no framework has a gradient for them.  One that the model reads elsewhere
- * too is left to be what it is there. */
+/* Class weights are data: no framework has a gradient for them.  A tensor that the model also reads
+ * elsewhere keeps its role. */
 static void hold(struct rb_import *import, struct rb_value *weights)
 {
     const Onnx__GraphProto *graph = import->model->proto->graph;
@@ -164,7 +164,7 @@ static int mix(struct rb_import *import, struct own_loss *loss)
                                 &loss->rows);
 }
 
-/* Class weights, and labels that do not count. */
+/* Apply class weights, and leave out labels that do not count. */
 static int weigh(struct rb_import *import, struct own_loss *loss)
 {
     struct rb_value *weights, *ignored;
@@ -184,7 +184,7 @@ static int weigh(struct rb_import *import, struct own_loss *loss)
     }
     ignored = rb_graph_int64s(import->graph, import->name, &index, 1);
     err = rb_import_binary(import, RB_OP_EQUAL, loss->labels, ignored, &ignored);
-    if (!err) /* infinite, perhaps: 0 times that is no number */
+    if (!err) /* it may be infinite, and 0 times that is NaN */
         err = rb_import_emit(
             import, RB_OP_WHERE, 3,
             (struct rb_value *[]){ignored, rb_graph_scalar(import->graph, 0), loss->rows}, 0, NULL,

@@ -81,7 +81,7 @@ int rb_make_bind_places(struct rb_import *import, int i, struct rb_value *places
     return rb_make_bind(import, i, places);
 }
 
-/* The nearest int64; nothing here asks for a NaN. */
+/* The int64 of x, clamped; x is never a NaN here. */
 static int64_t whole(double x)
 {
     return x >= 0x1p63 ? INT64_MAX : x > -0x1p63 ? (int64_t)x : INT64_MIN;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Composing: an ONNX operator that is made of others is written as an expression of them.
+/* Composing: an ONNX operator that is made of other operators is written as an expression of them.
  *
  * functions of operators > [make] > help.c (emit, fold)
  *
@@ -19,7 +19,7 @@ float rb_make_float(struct rb_import *import, const char *key, float otherwise);
 int rb_make_axis(struct rb_import *import, const char *key, int64_t otherwise, int rank);
 /* Bind output i; the import function's result. */
 int rb_make_bind(struct rb_import *import, int i, struct rb_value *value);
-/* Bind positions, which are int64 whatever the inputs are; as the last of the outputs. */
+/* Bind positions, which are int64 whatever the type of the inputs; call it for the last output. */
 int rb_make_bind_places(struct rb_import *import, int i, struct rb_value *places);
 /* Remember a refusal: RB_EUNSUPPORTED (no) or RB_EINVAL (bad). */
 void *rb_make_no(struct rb_import *import, const char *format, ...)
@@ -27,7 +27,7 @@ void *rb_make_no(struct rb_import *import, const char *format, ...)
 void *rb_make_bad(struct rb_import *import, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* One number of the type of `like`, and of a type. */
+/* One number, of the type of `like` or of `dtype`. */
 struct rb_value *rb_make_like(struct rb_import *import, const struct rb_value *like, double x);
 struct rb_value *rb_make_number(struct rb_import *import, enum rb_dtype dtype, double x);
 /* 0, 1, ... n-1 as int64 [n]. */
@@ -38,11 +38,11 @@ struct rb_value *rb_make_two(struct rb_import *import, enum rb_op op, struct rb_
                              struct rb_value *b);
 struct rb_value *rb_make_where(struct rb_import *import, struct rb_value *c, struct rb_value *a,
                                struct rb_value *b);
-/* x times, plus a number: x itself for 1 and 0. */
+/* x times a number, and x plus a number: x itself for 1 and for 0. */
 struct rb_value *rb_make_times(struct rb_import *import, struct rb_value *x, double factor);
 struct rb_value *rb_make_plus(struct rb_import *import, struct rb_value *x, double term);
-/* uint64, which is computed as int64, with its highest bit turned: so its order is that of int64.
- * Turned again it is what it was.  Of other types, x itself. */
+/* A uint64, which is computed as int64, with its highest bit flipped, so that int64 orders it
+ * correctly.  Flipping it again restores it.  Of other types, x itself. */
 struct rb_value *rb_make_turned(struct rb_import *import, struct rb_value *x);
 struct rb_value *rb_make_not(struct rb_import *import, struct rb_value *x);
 struct rb_value *rb_make_cast(struct rb_import *import, struct rb_value *x, enum rb_dtype dtype);
@@ -62,7 +62,7 @@ struct rb_value *rb_make_concat(struct rb_import *import, int axis, int n,
                                 struct rb_value *const *in);
 struct rb_value *rb_make_gather(struct rb_import *import, struct rb_value *x,
                                 struct rb_value *indices, int axis);
-/* Over `n` axes; the result keeps them as 1 or drops them. */
+/* Reduce over `n` axes; the result keeps them as 1 or drops them. */
 struct rb_value *rb_make_reduce(struct rb_import *import, enum rb_op op, struct rb_value *x,
                                 const int64_t *axes, int n, bool keep);
 /* One output, one attribute of one integer or none (key NULL). */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arithmetic made of simpler operators. */
+/* Arithmetic operators made of simpler ones. */
 #include "graph/fold.h"
 #include "graph/import/make.h"
 
@@ -46,7 +46,7 @@ int rb_import_op_mod(struct rb_import *import)
     return rb_make_bind(import, 0, rb_make_with(import, RB_OP_MOD, 2, in, "fmod", fmod));
 }
 
-/* The exponent may have a type of its own.  A whole number to a broken power is computed in
+/* The exponent may have a type of its own.  An integer to a fractional power is computed in
  * double. */
 int rb_import_op_pow(struct rb_import *import)
 {
@@ -108,7 +108,7 @@ int rb_import_op_is_inf(struct rb_import *import)
     y = rb_make_two(import, RB_OP_EQUAL, size,
                     rb_make_like(import, x, below && !above ? -INFINITY : INFINITY));
     if (!above && !below)
-        y = rb_make_two(import, RB_OP_LESS, x, rb_make_like(import, x, -INFINITY)); /* never */
+        y = rb_make_two(import, RB_OP_LESS, x, rb_make_like(import, x, -INFINITY)); /* false */
     return rb_make_bind(import, 0, y);
 }
 

@@ -44,7 +44,8 @@ bool rb_import_is_one_number(struct rb_value *x)
 }
 
 /* PyTorch writes the first state of a recurrent layer as zeros of the batch that it was exported
- * with, and expands them to the batch that comes: of one number that is as good as any size. */
+ * with, and expands them to the batch that comes: where all elements are one number, any size will
+ * do. */
 static bool expand_number(struct rb_value **x, const int64_t *dim, int rank, struct rb_graph *graph,
                           struct rb_tensor_type *ret)
 {
@@ -90,7 +91,7 @@ int rb_import_op_expand(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
-/* Parts without elements say nothing; a list of shapes often has some. */
+/* Parts without elements are left out; a list of shapes often has some. */
 int rb_import_op_concat(struct rb_import *import)
 {
     int n_in = (int)import->node->n_input, n = 0;
@@ -116,7 +117,7 @@ int rb_import_op_concat(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
-/* Sizes: given, or as equal as they can be (the last one smaller from opset 18 on). */
+/* Sizes: given, or as equal as possible (the last one smaller from opset 18 on). */
 static int split_sizes(struct rb_import *import, int64_t size, int64_t *sizes, int n)
 {
     const int64_t *given = NULL;
@@ -256,8 +257,8 @@ int rb_import_op_slice(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
-/* Of positions that do not depend on the data a table that is too short would make NaNs, and
- * nothing would tell why.  (Constants of constants are looked at where they are folded.) */
+/* With positions that do not depend on the data, a table that is too short would give NaNs without
+ * a reason.  (Constants gathered from constants are checked where they are folded.) */
 static int check_rows(struct rb_import *import, const struct rb_value *table,
                       const struct rb_value *indices, int64_t axis)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reductions, softmax, norms, dropout: what differs between training and evaluation is here. */
+/* Reductions, softmax, norms, dropout: the operators that differ between training and evaluation
+ * are here. */
 #include "graph/fold.h"
 #include "graph/import/make.h"
 #include "graph/shapes/shapes.h"
@@ -39,7 +40,7 @@ int rb_import_op_softmax(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
-/* A running statistic is state of its own kind, whatever the file made of it. */
+/* A running statistic is state of its own kind, whatever it is in the file. */
 static int make_statistic(struct rb_import *import, struct rb_value *value, float momentum)
 {
     char room[80];
@@ -101,7 +102,7 @@ static int batch_norm_eval(struct rb_import *import, struct rb_value *const *in,
     return err ? err : rb_import_bind(import, 0, out);
 }
 
-/* Statistics of what is there, which nobody keeps: they come out. */
+/* Statistics of the batch at hand, which are outputs and not kept. */
 static int batch_norm_as_said(struct rb_import *import, struct rb_value *const *in, float epsilon,
                               float momentum)
 {
@@ -121,7 +122,7 @@ static int batch_norm_as_said(struct rb_import *import, struct rb_value *const *
 }
 
 /* Are the running statistics frozen by their names?  Scale and bias are weights like others:
- * whether they are trained says nothing of the statistics. */
+ * whether these are trained does not matter to the statistics. */
 static int find_frozen(struct rb_import *import, struct rb_value *const *in, bool *ret_frozen)
 {
     bool mean = rb_import_freezes(import, in[3]->name);
@@ -134,15 +135,15 @@ static int find_frozen(struct rb_import *import, struct rb_value *const *in, boo
                          rb_onnx_quote(in[3]->name, a), rb_onnx_quote(in[4]->name, b));
 }
 
-/* Mean and variance that nodes of the model make belong to no run of batches: a convolution's
- * weights are standardized so.  They hold as they are, and training_mode=1 says that x has the
- * same. */
+/* Are mean and variance made by nodes of the model?  Then they belong to no run of batches: a
+ * convolution's weights are standardized like that.  They are used as they are, and training_mode=1
+ * means that x has the same mean and variance. */
 static bool are_computed(struct rb_value *const *in)
 {
     for (int i = 3; i < 5; i++) {
         const struct rb_value *value = in[i];
 
-        while (value->maker && value->maker->op == RB_OP_CAST) /* of half floats in the file */
+        while (value->maker && value->maker->op == RB_OP_CAST) /* from half floats in the file */
             value = value->maker->in[0];
         if (!value->maker)
             return false;
@@ -150,16 +151,16 @@ static bool are_computed(struct rb_value *const *in)
     return true;
 }
 
-/* Before opset 14 five outputs said that it trains.  PyTorch says so still, of an instance
- * normalization with running statistics: a batch norm of as many channels as samples have
+/* Before opset 14 five outputs meant training.  PyTorch still writes that for an instance
+ * normalization with running statistics: a batch norm of as many channels as all samples have
  * together. */
 static bool says_training(const struct rb_import *import)
 {
     return import->options->train && import->node->n_output == 5;
 }
 
-/* Training decides what it does, not the file (exporters write either mode): statistics of the
- * microbatch while training, running ones in evaluation and where those are frozen. */
+/* The use of the graph decides the mode, not the file (exporters write either): statistics of the
+ * microbatch in training, running statistics in evaluation and where they are frozen. */
 int rb_import_op_batch_norm(struct rb_import *import)
 {
     float epsilon = 1e-5F, momentum = 0.9F;
@@ -200,11 +201,11 @@ static int dropout_ratio(struct rb_import *import, float *ratio)
     if (!err && (!(*ratio >= 0) || *ratio >= 1))
         err = RB_IMPORT_BAD(import, "ratio %g is not within [0, 1)", (double)*ratio);
     if (!err && mode && rb_tensor_elements(&mode->type) == 1 && !rb_fold_integer(mode, 0))
-        *ratio = 0; /* the model says that this one never drops anything */
+        *ratio = 0; /* by the model this one never drops anything */
     return err;
 }
 
-/* What is kept: everything. */
+/* A mask that keeps everything. */
 static int bind_full_mask(struct rb_import *import, const struct rb_value *x)
 {
     struct rb_tensor_type type = {.dtype = RB_BOOL};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layer norms, and norms made of them: groups of channels are the rows of one, neighbouring
- * channels those of a pool. */
+/* Layer norms, and norms made of them: groups of channels are the rows of a layer norm,
+ * neighbouring channels the window of a pool. */
 #include "graph/import/make.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* Has it a number for each that is normalized together, and no more? */
+/* Has the scale one number for each element that is normalized together, and no more? */
 static bool is_whole(const struct rb_value *scale, const struct rb_tensor_type *x, int axis)
 {
     struct rb_tensor_type type = {.dtype = x->dtype, .rank = x->rank - axis};

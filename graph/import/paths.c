@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A model that is exported as for training drops whole paths at random: exporters write no Dropout
- * for that, but what torchvision, timm and transformers make it of.  A mask is 1 with a chance of
- * p,
+/* A model that is exported for training may drop whole paths at random.  Exporters write no Dropout
+ * for that, but the operators by which torchvision, timm and transformers do it.  A mask is 1 with
+ * a chance of p,
  *
  *     Cast(Less(uniform, p))    or    Floor(Add(uniform, p)),
  *
- * and is met as Div(mask, p), or as Mul(Div(x, p), mask): 1 and x where nothing is dropped. */
+ * and occurs as Div(mask, p), or as Mul(Div(x, p), mask): 1 and x where nothing is dropped. */
 #include "graph/import/paths.h"
 
 #include "graph/fold.h"
 
 #include <math.h>
 
-/* The one number that all elements are, if that is known; otherwise 0, which is no chance. */
+/* The number that all elements are equal to, if it is known; else 0, which is no chance. */
 static double number_of(const struct rb_value *value)
 {
     const struct rb_node *expand = rb_graph_made_by(value, RB_OP_EXPAND);
@@ -35,7 +35,7 @@ static bool is_uniform(const struct rb_value *value)
     return node && number_of(node->in[0]) == 1;
 }
 
-/* The chance of a mask to be 1; 0: it is no mask. */
+/* The chance that a mask is 1; 0: it is no mask. */
 static double chance_of(const struct rb_value *value)
 {
     const struct rb_node *node = rb_graph_made_by(value, RB_OP_FLOOR);
@@ -52,7 +52,8 @@ static double chance_of(const struct rb_value *value)
     return node && is_uniform(node->in[0]) ? number_of(node->in[1]) : 0;
 }
 
-/* Does the value of this chance stand for 1 when it is divided by that number? */
+/* Does dividing by this number make up for a mask of this chance, so that the quotient stands for
+ * 1? */
 static bool is_made_up_for(double chance, const struct rb_value *divisor)
 {
     return chance > 0 && chance <= 1 && fabs(number_of(divisor) - chance) <= 1e-6 * chance;

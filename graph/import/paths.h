@@ -7,7 +7,7 @@
 
 #include "graph/graph.h"
 
-/* In a graph of evaluation, before it is folded. */
+/* Applies to a graph of evaluation, before it is folded. */
 void rb_import_keep_paths(struct rb_graph *graph);
 
 #endif

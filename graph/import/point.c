@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* Before opset 7 the second input said where it belongs: its axes from `axis` on, or the last. */
+/* Before opset 7 `axis` said which axes the second input belongs to: those from `axis` on, else the
+ * last ones. */
 static struct rb_value *aligned(struct rb_import *import, const struct rb_value *a,
                                 struct rb_value *b)
 {
@@ -133,8 +134,8 @@ static struct rb_value *bound(struct rb_import *import, int i, const char *key,
     return rb_import_attribute(import, key) ? rb_make_like(import, x, (double)value) : NULL;
 }
 
-/* The bound is asked whether it is beyond x, and not x whether it is: a NaN then stays one, to be
- * seen by the vote, and the gradient passes where x is the bound, as torch.clamp's does. */
+/* The test is whether the bound is beyond x, not whether x is beyond the bound.  A NaN then stays a
+ * NaN, which the vote sees, and the gradient passes where x is the bound, as with torch.clamp. */
 static struct rb_value *bounded(struct rb_import *import, enum rb_op beyond, struct rb_value *bound,
                                 struct rb_value *x)
 {
@@ -172,7 +173,7 @@ int rb_import_op_gelu(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
-/* Has the mask the first axes of x, where it would need the last ones? */
+/* Does the mask have the first axes of x, where it would need the last ones? */
 static bool is_of_first_axes(const struct rb_tensor_type *mask, const struct rb_tensor_type *x)
 {
     int64_t dim[RB_MAX_RANK];
@@ -184,7 +185,7 @@ static bool is_of_first_axes(const struct rb_tensor_type *mask, const struct rb_
            !rb_shapes_broadcast_dims(dim, &rank, mask->dim, mask->rank);
 }
 
-/* PyTorch's older exporter writes x[mask] = y as a Where of mask as it is. */
+/* PyTorch's older exporter writes x[mask] = y as a Where with the mask unchanged. */
 static int check_mask(struct rb_import *import, struct rb_value *const *in)
 {
     char mask[RB_TENSOR_TEXT], x[RB_TENSOR_TEXT];

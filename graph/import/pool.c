@@ -17,8 +17,8 @@ static int pool_window(struct rb_import *import, struct rb_value **ret_x,
     return err ? err : rb_import_window(import, *ret_x, kernel, ret_window);
 }
 
-/* Positions in a plane as positions in the whole tensor; storage_order=1: the first spatial axis is
- * the one that lies together. */
+/* Positions in a plane as positions in the whole tensor; storage_order=1: the elements of the first
+ * spatial axis lie together. */
 static struct rb_value *places(struct rb_import *import, const struct rb_value *x,
                                struct rb_value *in_plane)
 {

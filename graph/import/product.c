@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* x with its last two axes swapped is not moved: the product reads it the other way round. */
+/* Where x is a transpose of its last two axes, returns the original: the product reads it
+ * transposed. */
 static struct rb_value *untransposed(struct rb_value *x, int64_t *trans)
 {
     const struct rb_node *maker = x->role == RB_VALUE_TEMP ? x->maker : NULL;
@@ -41,7 +42,7 @@ static int product(struct rb_import *import, struct rb_value *const *in, int n_i
     return rb_import_emit(import, RB_OP_MATMUL, n_in, read, n, attributes, NULL, ret_out);
 }
 
-/* A vector is a row on the left and a column on the right; its axis is then taken off again. */
+/* A vector is a row on the left and a column on the right; the added axis is then removed. */
 int rb_import_op_matmul(struct rb_import *import)
 {
     struct rb_value *in[2], *out;
@@ -84,7 +85,7 @@ static int scaled(struct rb_import *import, struct rb_value *x, float factor,
     return rb_import_binary(import, RB_OP_MUL, x, rb_graph_scalar(import->graph, factor), ret_out);
 }
 
-/* One number a column: that is what the product's own bias input takes. */
+/* Is it one number a column, as the product's own bias input takes? */
 static bool is_row(const struct rb_value *c, int64_t columns)
 {
     return c->type.rank >= 1 && c->type.dim[c->type.rank - 1] == columns &&
@@ -133,8 +134,8 @@ int rb_import_op_gemm(struct rb_import *import)
     return err ? err : rb_import_bind(import, 0, out);
 }
 
-/* A Conv3d without a bias has one of zeros [channels, 2] where dynamo=True wrote it: of another
- * shape than a bias, and it adds nothing. */
+/* dynamo=True writes a Conv3d without a bias with a bias of zeros [channels, 2]: not the shape of a
+ * bias, and it adds nothing. */
 static bool adds_nothing(struct rb_value *bias)
 {
     if (bias->maker && bias->maker->op == RB_OP_EXPAND)

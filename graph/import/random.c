@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers that are drawn anew for each microbatch, all made of even ones.  They depend on the job's
- * seed, the step, the microbatch and the node, so that devices agree on them; a seed that the file
- * has says nothing. */
+/* Numbers that are drawn anew for each microbatch, all made of uniform ones.  They depend on the
+ * job's seed, the step, the microbatch and the node, so that devices agree on them; a seed in the
+ * file is ignored. */
 #include "graph/import/make.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-/* `most` times numbers of [0, 1). */
+/* `most` times uniform numbers of [0, 1). */
 static struct rb_value *draw(struct rb_import *import, const struct rb_tensor_type *shape,
                              double most)
 {
@@ -32,7 +32,7 @@ static struct rb_value *draw_normal(struct rb_import *import, const struct rb_te
                        rb_make_one(import, RB_OP_COS, v));
 }
 
-/* Like input 0, or as the attribute says. */
+/* The shape of input 0, or that of the attribute. */
 static bool find_shape(struct rb_import *import, bool like, struct rb_tensor_type *ret)
 {
     const int64_t *dim = NULL;
@@ -55,7 +55,7 @@ static bool find_shape(struct rb_import *import, bool like, struct rb_tensor_typ
     return true;
 }
 
-/* The result, as `dtype` says. */
+/* Bind the result, of the type in the attribute `dtype`. */
 static int bind_drawn(struct rb_import *import, struct rb_value *y, enum rb_dtype otherwise)
 {
     int64_t type = rb_make_int(import, "dtype", (int64_t)otherwise);

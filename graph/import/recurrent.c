@@ -2,8 +2,8 @@
 /* LSTM, GRU and RNN, unrolled: one product for the inputs of all steps, then a few operators a
  * step.
  *
- * Weights are taken apart once and read by every step, so that a weight has one gradient however
- * long the sequence is. */
+ * Weights are taken apart once, and every step reads the parts, so that a weight has one gradient
+ * however long the sequence is. */
 #include "graph/fold.h"
 #include "graph/import/make.h"
 
@@ -25,7 +25,7 @@ struct recurrent {
     float clip; /* 0: none */
     bool linear_before_reset;
     struct rb_value *x;       /* steps batch inputs */
-    struct rb_value *lengths; /* [batch, 1], int64; NULL: all of them whole */
+    struct rb_value *lengths; /* [batch, 1], int64; NULL: all have all steps */
 };
 
 /* One direction while it is unrolled. */
@@ -186,8 +186,8 @@ static struct rb_value *filled(const struct recurrent *r, float number)
                           (int64_t[]){r->batch, r->width});
 }
 
-/* PyTorch's zeros are as long as the batch of the export where that expands to the one that comes,
- * a batch of one: of one number any length will do. */
+/* PyTorch's zeros have the batch of the export, where a batch of one expands to the real one: if
+ * all elements are one number, any length will do. */
 static struct rb_value *first_state(const struct recurrent *r, int i, const char *what, int number)
 {
     int64_t dim[3] = {r->n_directions, r->batch, r->width};
@@ -205,8 +205,8 @@ static struct rb_value *first_state(const struct recurrent *r, int i, const char
     return x ? of_direction(r, x, number, r->batch_first) : filled(r, 0);
 }
 
-/* The bias is that of W, then that of R; a GRU keeps them apart where the second is reset with the
- * rest. */
+/* The bias of W comes first, then that of R; a GRU keeps them apart where the second is reset with
+ * the recurrent product. */
 static void read_direction(const struct recurrent *r, int number, struct direction *d)
 {
     struct rb_import *import = r->import;
@@ -285,7 +285,7 @@ static void read_directions(struct recurrent *r)
     r->backward[1] = true;
 }
 
-/* Are they known, and none ends before the last step? */
+/* Are the lengths known, and does none end before the last step? */
 static bool are_whole(struct rb_value *lengths, int64_t steps)
 {
     bool whole = rb_import_ask(lengths);
@@ -295,7 +295,7 @@ static bool are_whole(struct rb_value *lengths, int64_t steps)
     return whole;
 }
 
-/* A packed sequence has them in its data. */
+/* A packed sequence has its lengths in its data. */
 static void read_lengths(struct recurrent *r)
 {
     struct rb_value *lengths = rb_import_in(r->import, 4);

@@ -13,8 +13,8 @@ struct reduction {
     bool keep;
 };
 
-/* Axes became an input with opset 13 (ReduceSum) or 18 (the others); none are all, unless
- * noop_with_empty_axes says that they are none: then n is 0. */
+/* Axes became an input with opset 13 (ReduceSum) or 18 (the others).  No axes means all of them,
+ * unless noop_with_empty_axes is set: then n is 0. */
 static void read(struct rb_import *import, int64_t since, struct reduction *ret)
 {
     bool noop = rb_make_int(import, "noop_with_empty_axes", 0) != 0;
@@ -44,7 +44,7 @@ int rb_import_op_reduce(struct rb_import *import)
     return rb_make_bind(import, 0, r.n ? reduce(import, import->op->op, r.x, &r) : r.x);
 }
 
-/* The other way round: -x, of integers -1 - x, as the least of them is its own opposite. */
+/* x in reverse order: -x, for integers -1 - x, because the least integer is its own negative. */
 static struct rb_value *opposite(struct rb_import *import, struct rb_value *x)
 {
     if (!x || rb_dtype_is_real(x->type.dtype))
@@ -87,7 +87,7 @@ int rb_import_op_reduce_sum_square(struct rb_import *import)
         import, 0, reduce(import, RB_OP_REDUCE_SUM, rb_make_two(import, RB_OP_MUL, r.x, r.x), &r));
 }
 
-/* A length of nought has the gradient nought, and not the root's infinity times it. */
+/* A length of 0 has the gradient 0, and not 0 times the infinite slope of the root. */
 int rb_import_op_reduce_l2(struct rb_import *import)
 {
     struct reduction r = {0};
@@ -111,8 +111,8 @@ int rb_import_op_reduce_log_sum(struct rb_import *import)
                         rb_make_one(import, RB_OP_LOG, reduce(import, RB_OP_REDUCE_SUM, r.x, &r)));
 }
 
-/* The largest is taken out first, so that no exponential overflows; an infinite one is not, as the
- * difference of two would be NaN. */
+/* The largest element is subtracted first, so that no exponential overflows; an infinite one is
+ * not, because the difference of two infinities would be NaN. */
 int rb_import_op_reduce_log_sum_exp(struct rb_import *import)
 {
     struct reduction r = {0}, inner;
@@ -145,8 +145,8 @@ int rb_import_op_reduce_log_sum_exp(struct rb_import *import)
     return rb_make_bind(import, 0, sum);
 }
 
-/* Half of the axis times the other half, until one is left: each product has its own gradient, so
- * that zeros do no harm. */
+/* Half of the axis times the other half, until one element is left: each product has its own
+ * gradient, so zeros do no harm. */
 static struct rb_value *product(struct rb_import *import, struct rb_value *x, int axis)
 {
     while (!import->err && x->type.dim[axis] > 1) {
@@ -200,7 +200,7 @@ int rb_import_op_arg(struct rb_import *import)
     return rb_make_bind_places(import, 0, keep ? y : rb_make_squeeze(import, y, (int)axis));
 }
 
-/* How many came as an attribute before opset 10.  What need not be sorted is all the same. */
+/* k was an attribute before opset 10.  The result is sorted even where it need not be. */
 int rb_import_op_top_k(struct rb_import *import)
 {
     struct rb_value *x = rb_make_need(import, 0), *outs[2] = {NULL};

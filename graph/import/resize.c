@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resize and Upsample, an axis at a time: the nearest element is gathered, a weighted sum of
- * neighbours is a product with a matrix that is known now. */
+/* Resize and Upsample, an axis at a time: the nearest element is gathered; a weighted sum of
+ * neighbours is a product with a matrix known at import. */
 #include "graph/fold.h"
 #include "graph/import/make.h"
 
@@ -16,7 +16,7 @@ struct resize {
     int n_axes;
     double cubic;
     bool exclude_outside, antialias;
-    bool cut; /* corners are aligned with what has the size, and not with all that was scaled to */
+    bool cut; /* corners are aligned with the rounded size, not with the exact scaled one */
     double scale[RB_MAX_RANK];
     int64_t size[RB_MAX_RANK];
 };
@@ -53,7 +53,7 @@ static int64_t nearest(const struct resize *r, double x, int64_t n)
     return clamped(!strcmp(r->nearest, "round_prefer_ceil") ? floor(x + 0.5) : ceil(x - 0.5), n);
 }
 
-/* Of the neighbour `distance` away: a tent, or Keys' cubic. */
+/* The weight of the neighbour `distance` away: a tent, or Keys' cubic. */
 static double weight(const struct resize *r, double distance)
 {
     double d = fabs(distance), a = r->cubic;
@@ -65,8 +65,8 @@ static double weight(const struct resize *r, double distance)
     return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0;
 }
 
-/* Neighbours beyond the end count for the last one, or not at all.  Without aliases an axis that
- * shrinks has as many more of them. */
+/* Neighbours beyond the end count for the last element, or not at all.  With antialiasing an axis
+ * that shrinks has more neighbours in proportion. */
 static void fill_row(const struct resize *r, double x, int axis, int64_t n, float *row)
 {
     double near = r->antialias && r->scale[axis] < 1 ? r->scale[axis] : 1, reach = 2 / near;
@@ -121,7 +121,7 @@ static void text(struct rb_import *import, const char *key, const char **value)
         import->err = rb_import_text(import, key, value);
 }
 
-/* One factor an axis: an attribute or an input, as the opset has it. */
+/* One factor an axis: an attribute or an input, depending on the opset. */
 static struct rb_value *read_scales(struct rb_import *import, struct resize *r)
 {
     const Onnx__AttributeProto *attribute = rb_import_attribute(import, "scales");
@@ -147,7 +147,7 @@ static struct rb_value *read_scales(struct rb_import *import, struct resize *r)
     return scales;
 }
 
-/* Sizes are those wanted, or the nearest to them at which all axes are scaled alike. */
+/* Sizes are the given ones, or the nearest to them at which all axes are scaled alike. */
 static void take_sizes(const struct rb_value *x, const int64_t *sizes, struct resize *r)
 {
     bool larger = !strcmp(r->policy, "not_smaller"), stretch = !strcmp(r->policy, "stretch");
@@ -199,7 +199,7 @@ static void read_sizes(struct rb_import *import, const struct rb_value *x, struc
         take_sizes(x, sizes, r);
 }
 
-/* Since opset 18 the axes may be named; otherwise all are meant. */
+/* Since opset 18 the axes may be named; without names all are scaled. */
 static void read_axes(struct rb_import *import, const struct rb_value *x, struct resize *r)
 {
     if (import->err)
@@ -223,7 +223,7 @@ static void read(struct rb_import *import, const struct rb_value *x, struct resi
     text(import, "mode", &r->mode);
     text(import, "coordinate_transformation_mode", &r->coordinates);
     text(import, "nearest_mode", &r->nearest);
-    /* Of 6 elements scaled by 1.7 there are 10: ONNX's own tests count 10.2, PyTorch 10. */
+    /* 6 elements scaled by 1.7 give 10: ONNX's own tests count 10.2, PyTorch 10. */
     r->cut = rb_onnx_is_of_pytorch(import->model);
     r->cubic = (double)rb_make_float(import, "cubic_coeff_a", -0.75F);
     r->exclude_outside = rb_make_int(import, "exclude_outside", 0) != 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one table of ONNX operators: what imports them, whether a gradient passes, what they cannot.
- * docs/operators.md is this table (tests/graph/operators.c). */
+/* The one table of ONNX operators: which function imports one, whether a gradient passes, its
+ * limits.  docs/operators.md is this table (tests/graph/operators.c). */
 #include "graph/import/import.h"
 
 #include <string.h>

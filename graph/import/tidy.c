@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* After the last node: what can be folded, what nobody reads, what cannot be computed. */
+/* After the last node: fold what can be folded, drop values that are not read, refuse what cannot
+ * be computed. */
 #include "graph/import/tidy.h"
 
 #include "graph/fold.h"
@@ -8,8 +9,8 @@
 
 #include <stdlib.h>
 
-/* Inputs, weights and float buffers are the model's own and stay; integers that only told import
- * something (a shape, axes) go with the other values that nobody reads. */
+/* Inputs, weights and float buffers are the model's own and stay; integers that only informed
+ * import (a shape, axes) go with the other values that are not read. */
 static void drop_values(struct rb_graph *graph, const bool *read)
 {
     int kept = 0;
@@ -41,7 +42,7 @@ static bool computes(enum rb_op op, enum rb_dtype dtype)
     case RB_F32:
     case RB_I64:
     case RB_I32:
-        return true; /* what else is needed was checked by the operator's own rule */
+        return true; /* the operator's own rule has checked the rest */
     case RB_F64:
         return moves || kind == RB_KIND_POINT || kind == RB_KIND_REDUCE || op == RB_OP_CUM_SUM ||
                op == RB_OP_TOP_K;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The end of an import: find the buffers, fold, drop what nobody reads, check what is left.
+/* The end of an import: find the buffers, fold, drop values that are not read, check what is left.
  *
  * import > [tidy] > fold, buffers, paths */
 #ifndef RB_GRAPH_IMPORT_TIDY_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ConvTranspose and Col2Im: what the gradient of a convolution does to its input. */
+/* ConvTranspose and Col2Im: the operation by which a convolution's gradient reaches its input. */
 #include "graph/import/make.h"
 
 #include <inttypes.h>
@@ -45,7 +45,7 @@ static void read(struct rb_import *import, const struct rb_value *x, const struc
     if (!import->err)
         import->err = rb_import_ints(import, "output_shape", &ret->shape, &n);
     if (!import->err && ret->shape && n == spatial + 2)
-        ret->shape += 2; /* some files count the batch and the channels too */
+        ret->shape += 2; /* some files include the batch and the channels */
     else if (!import->err && ret->shape && n != spatial)
         rb_make_bad(import, "output_shape has %d integers, %d are needed", n, spatial);
 }
@@ -79,8 +79,8 @@ static int64_t output_size(struct rb_import *import, struct transposed *t, int64
     return want;
 }
 
-/* Of what a window would go over as well, had x one element more, the gradient of a convolution has
- * nothing to say: it is cut off here, at the cost of pads first, and put behind later. */
+/* The gradient of a convolution does not cover output elements that a window would meet only if x
+ * had one element more.  They are cut off here, out of the pads first, and appended later. */
 static void cut_behind(struct transposed *t, const struct rb_tensor_type *x,
                        struct rb_tensor_type *type)
 {
@@ -163,7 +163,7 @@ int rb_import_op_conv_transpose(struct rb_import *import)
 }
 
 /* Blocks of an image, each a column: every element of a block is a channel of its own, which the
- * window puts in its place. */
+ * window puts into its place. */
 static struct rb_value *identity(struct rb_import *import, int64_t channels,
                                  const struct rb_import_window *window, int64_t block)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operators that are not imported, or not of what the data decide: why, and what people write
- * instead. */
+/* Operators that are not imported, or not where the data decide their inputs: why, and what to
+ * write instead. */
 #include "graph/import/import.h"
 
 #include <string.h>

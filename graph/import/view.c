@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Bound values of Reshape: 0 copies an axis, one -1 takes what is left. */
+/* The sizes of a Reshape: 0 copies an axis, one -1 takes what is left. */
 static int resolve_shape(struct rb_import *import, const struct rb_tensor_type *x, bool allow_zero,
                          int64_t *dim, int rank)
 {
@@ -115,7 +115,7 @@ int rb_import_op_unsqueeze(struct rb_import *import)
     int n = 0, rank, from = 0;
     int err = rb_import_need(import, 0, &x);
 
-    /* The axes count in the result, whose rank depends on how many they are. */
+    /* The axes are counted in the result, whose rank depends on their number. */
     if (!err)
         err = import->opset >= 13 ? rb_import_known_ints(import, 1, "axes", &given, &n)
                                   : rb_import_ints(import, "axes", &given, &n);

@@ -19,7 +19,8 @@ static int fill(struct rb_import *import, const char *key, int n, int64_t otherw
     return err;
 }
 
-/* As many windows as strides fit into the axis; the odd one pads the end or the beginning. */
+/* As many windows as strides fit into the axis; an odd element of padding goes to the end or the
+ * beginning. */
 static void same_pads(const struct rb_value *x, bool upper, struct rb_import_window *window)
 {
     for (int i = 0; i < window->n; i++) {

@@ -127,7 +127,7 @@ static const char *mlp(struct gpt *gpt, const char *b, const char *x)
     return rb_writer_dropout(gpt->w, NAME("%s.fc2.dropout", b), x, gpt->dropout);
 }
 
-/* What all blocks share.  Position t may look at positions 0 to t. */
+/* The constants that all blocks share.  Position t may look at positions 0 to t. */
 static void constants(struct gpt *gpt)
 {
     struct rb_writer *w = gpt->w;

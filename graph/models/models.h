@@ -17,7 +17,7 @@ struct rb_buffer;
  *   gpt: vocab 256, layers 4, width 256, heads 4, seq 128, dropout 0, seed 1
  *   mlp: inputs 784, hidden 1024, depth 2, classes 10, seed 1
  *   cnn: image 32, channels 3, classes 10, batchnorm 0, dropout 0, seed 1
- * Unknown keys and values out of range are RB_EINVAL, naming what is known. */
+ * Unknown keys and values out of range are RB_EINVAL; the message names the known ones. */
 int rb_models_new(const char *kind, const char *const *settings, int n, struct rb_buffer *ret_onnx,
                   struct rb_why *why);
 

@@ -9,7 +9,7 @@
 
 enum { OPSET = 17, IR_VERSION = 8 };
 
-/* Append to one of protobuf-c's lists; they have room for the next power of two. */
+/* Append to one of protobuf-c's lists, which have room for the next power of two. */
 static void *grow(struct rb_arena *arena, void *list, size_t *n, size_t width)
 {
     if (*n == 0 || (*n & (*n - 1)) == 0) {

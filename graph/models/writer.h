@@ -35,7 +35,8 @@ void rb_writer_done(struct rb_writer *writer);
 /* "blocks.3.ln1": a name in the writer's memory. */
 #define RB_WRITER_NAME(writer, ...) rb_arena_format(&(writer)->arena, __VA_ARGS__)
 
-/* A float32 initializer; its random numbers depend on the seed and on how many came before it. */
+/* A float32 initializer; its random numbers depend on the seed and on how many initializers came
+ * before it. */
 const char *rb_writer_weight(struct rb_writer *writer, const char *name, int rank,
                              const int64_t *dim, enum rb_init init, double scale);
 
@@ -48,7 +49,7 @@ void rb_writer_output(struct rb_writer *writer, const char *name, int rank, cons
 const char *rb_writer_node(struct rb_writer *writer, const char *op, const char *output, ...)
     __attribute__((sentinel));
 
-/* More of the newest node. */
+/* Further outputs and attributes of the newest node. */
 void rb_writer_extra_output(struct rb_writer *writer, const char *name);
 void rb_writer_int(struct rb_writer *writer, const char *key, int64_t value);
 void rb_writer_float(struct rb_writer *writer, const char *key, float value);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The functions that a model brings along. */
+/* The functions that a model defines. */
 #include "graph/onnx/model.h"
 #include "graph/onnx/wire_scan.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of initializers, as a job file has patterns for them. */
+/* Names of initializers, matched by the patterns of a job file. */
 #include "graph/onnx/model.h"
 
 #include "base/buffer.h"

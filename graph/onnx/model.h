@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of struct rb_onnx, for who looks into the file itself.
+/* The inside of struct rb_onnx, for code that looks into the file itself.
  *
  * read, wire_scan > [model] > graph/import, advice, hints */
 #ifndef RB_GRAPH_ONNX_MODEL_H
@@ -10,13 +10,13 @@
 #include "onnx.pb-c.h"
 #include "proto/capped_alloc.h"
 
-/* A function of the model's own: exporters write one for what they have no operator for. */
+/* A function of the model's own: exporters write one where they have no operator. */
 struct rb_onnx_function {
     const Onnx__FunctionProto *proto;
     char *key;                       /* domain, name and overload */
     Onnx__AttributeProto **defaults; /* of attributes that a call may leave out */
     size_t n_defaults;
-    int64_t opset; /* that its nodes are of */
+    int64_t opset; /* of its nodes */
 };
 
 struct rb_onnx {
@@ -27,24 +27,25 @@ struct rb_onnx {
     int64_t opset;                /* of the default domain */
     struct rb_names initializers; /* name -> Onnx__TensorProto */
     struct rb_names external;     /* name -> contents, of initializers that lie in other files */
-    const Onnx__ValueInfoProto **inputs; /* those that no initializer stands for */
+    const Onnx__ValueInfoProto **inputs; /* inputs that are no initializers */
     int n_inputs;
     struct rb_onnx_function *functions;
     size_t n_functions;
     struct rb_names functions_by_key; /* -> struct rb_onnx_function */
     char *signature;                  /* the exporter's list of what the module has; NULL: none */
     struct rb_names kinds;            /* of the signature: a tensor's name -> enum rb_onnx_kind */
-    struct rb_names arguments;        /* of the signature: what nodes call it -> its name */
+    struct rb_names arguments;        /* of the signature: a name in nodes -> the tensor's */
     struct rb_names changed;          /* of the signature: buffers that the module changes */
 };
 
 enum { RB_ONNX_DEPTH = 64 }; /* the most nested messages */
 
-/* RB_EUNSUPPORTED with advice where operators of this version are not known. */
+/* RB_EUNSUPPORTED, with advice, where the operators of this version are not known. */
 int rb_onnx_check_opset(int64_t opset, struct rb_why *why);
 
-/* The payload of unknown field i; NULL: it has another tag.  Files may be newer than the schema
- * that libonnx 1.12 has, and what they say beyond it is read from the fields that it left over. */
+/* The payload of unknown field i; NULL: it has another tag.  Files may be newer than the schema of
+ * libonnx 1.12; what they say beyond the schema is read from the fields that unpacking left
+ * over. */
 const uint8_t *rb_onnx_newer_field(const ProtobufCMessage *message, unsigned i, unsigned tag,
                                    size_t *ret_size);
 
@@ -52,19 +53,19 @@ const uint8_t *rb_onnx_newer_field(const ProtobufCMessage *message, unsigned i, 
 enum rb_onnx_kind {
     RB_ONNX_UNMARKED, /* there is no signature */
     RB_ONNX_PARAMETER,
-    RB_ONNX_BUFFER,   /* that a state_dict has too */
+    RB_ONNX_BUFFER,   /* also in a state_dict */
     RB_ONNX_CONSTANT, /* of the module's code, or made by the exporter */
 };
 void rb_onnx_read_signature(struct rb_onnx *model);
 enum rb_onnx_kind rb_onnx_kind(const struct rb_onnx *model, const char *name);
-/* Parameters and buffers that nodes were meant to read and do not: the exporter has put others in
- * their place.  *ret_example, NULL before: one of them. */
+/* Counts parameters and buffers that nodes were meant to read and do not, because the exporter has
+ * put others in their place.  *ret_example, NULL before: one of them. */
 int rb_onnx_lost(const struct rb_onnx *model, const char **ret_example);
 
 /* Was it made from a detach()? */
 bool rb_onnx_detaches(const struct rb_onnx *model, const Onnx__NodeProto *node);
-/* The row of an embedding that gets no gradient (padding_idx), as the call says that a Gather was
- * made from; -1: none. */
+/* The row of an embedding that gets no gradient (padding_idx), according to the call that a Gather
+ * was made from; -1: none. */
 int64_t rb_onnx_padding(const struct rb_onnx *model, const Onnx__NodeProto *node);
 
 int rb_onnx_list_functions(struct rb_onnx *model, struct rb_why *why);

@@ -94,7 +94,7 @@ static int check_model(struct rb_onnx *model, struct rb_why *why)
     return err ? err : rb_onnx_list_functions(model, why);
 }
 
-/* The length of a header of JSON, and the header. */
+/* Does it begin with the length of a JSON header, and the header? */
 static bool is_safetensors(const uint8_t *bytes, size_t size)
 {
     uint64_t length = 0;
@@ -104,7 +104,7 @@ static bool is_safetensors(const uint8_t *bytes, size_t size)
     return size > 8 && length <= size - 8 && bytes[8] == '{';
 }
 
-/* What is mostly given instead of a model, by its first bytes. */
+/* Recognizes files that are often given instead of a model, by their first bytes. */
 static int check_kind(const uint8_t *bytes, size_t size, struct rb_why *why)
 {
     const char *kind = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading ONNX: from a file nobody has to trust to a graph.
+/* Reading ONNX: from an untrusted file to a graph.
  *
  * model.onnx > [onnx] (depth pre-scan, capped unpack) > [import] > graph
  *
@@ -29,7 +29,7 @@ struct rb_onnx_info {
 };
 int rb_onnx_info(const struct rb_onnx *model, struct rb_onnx_info *ret_info, struct rb_why *why);
 
-/* A tensor that came in a file of its own, as the ONNX backend tests keep their data. */
+/* A tensor from a file of its own, the form in which the ONNX backend tests keep their data. */
 struct rb_onnx_sample {
     struct rb_tensor_type type;
     const void *data;
@@ -39,35 +39,36 @@ struct rb_onnx_sample {
 int rb_onnx_sample_read(const char *path, struct rb_arena *arena, struct rb_onnx_sample *ret_sample,
                         struct rb_why *why);
 
-/* Inputs that no initializer stands for. */
+/* The number of inputs that are no initializers. */
 int rb_onnx_inputs(const struct rb_onnx *model);
 /* Element type that the model declares for an input or an output; RB_NONE: it is no tensor. */
 enum rb_dtype rb_onnx_declared_input(const struct rb_onnx *model, int i);
 enum rb_dtype rb_onnx_declared_output(const struct rb_onnx *model, int i);
 int rb_onnx_outputs(const struct rb_onnx *model);
-/* Its whole type; -1: an axis without a size of its own. */
+/* The whole type of an input; dim -1: an axis without a size of its own. */
 int rb_onnx_input_declared(const struct rb_onnx *model, int i, struct rb_tensor_type *ret_type,
                            struct rb_why *why);
-/* The next axis without a size of its own, behind the first of its input: from input 0, axis 0 on.
- */
+/* The next axis without a size of its own that is not the first of its input; begin with input 0,
+ * axis 0. */
 bool rb_onnx_next_free(const struct rb_onnx *model, int *input, int *axis);
-/* The different lengths of the axes of initializers, as they come; returns how many, at most. */
+/* The different lengths of the axes of initializers, in the order found; returns how many there
+ * are, `most` at most. */
 int rb_onnx_lengths(const struct rb_onnx *model, int64_t *ret_lengths, int most);
 const char *rb_onnx_input_name(const struct rb_onnx *model, int i);
-/* As the file has it: the value of the graph may go by that of the node that makes it. */
+/* The output's name in the file: the graph's value may have the name of the node that makes it. */
 const char *rb_onnx_output_name(const struct rb_onnx *model, int i);
-/* Operator of a node of the graph itself, of which rb_onnx_info has the number. */
+/* The operator of node i of the graph itself; rb_onnx_info has the number of nodes. */
 const char *rb_onnx_node_op(const struct rb_onnx *model, int i);
 
 struct rb_import_options {
-    int64_t batch; /* bound to the symbolic first axis; 0: the model says it itself */
-    /* A symbolic axis behind the first is as long as in a sample of its input, else (the second)
-     * as a sequence, else as any. */
+    int64_t batch; /* bound to the symbolic first axis; 0: the model has its own */
+    /* A symbolic axis behind the first is as long as in a sample of its input, else (the second
+     * axis) seq_len, else free_size. */
     const struct rb_tensor_type *samples; /* one of each input, without the batch; dtype RB_NONE:
                                              not known */
-    const bool *named; /* of each of those: the data have it by its name (graph.h); NULL: none is */
+    const bool *named; /* by input: the data have it by its name (graph.h); NULL: none */
     int n_samples;
-    bool from_data; /* inputs of integers and truth values are int64, and cast where they come in */
+    bool from_data;  /* inputs of integers and truth values are int64, cast where they enter */
     int64_t seq_len; /* 0: not known; likewise below */
     int64_t free_size;
     bool train;                /* BatchNormalization and Dropout act as in training */
@@ -76,14 +77,14 @@ struct rb_import_options {
     const char *const *buffers; /* globs over weight names: never trained */
     int n_buffers;
     /* One for each input (NULL: none): types as given, whatever the model declares.  Contents that
-     * import cannot do without (a shape, axes) are taken from here and become part of the graph;
-     * with `know_integers` those of all inputs that are no floats. */
+     * import requires (a shape, axes) are taken from here and become part of the graph; with
+     * `know_integers` so are those of all inputs that are not floats. */
     const struct rb_onnx_sample *given;
     bool know_integers;
 };
 
-/* Does each glob match an initializer?  What matches none is a mistake in writing it: the message
- * names it and some names there are. */
+/* Does each glob match an initializer?  A glob that matches none is a typing mistake: the message
+ * names it and some of the existing names. */
 int rb_onnx_check_globs(const struct rb_onnx *model, const char *const *globs, int n,
                         struct rb_why *why);
 
@@ -92,15 +93,15 @@ int rb_onnx_check_globs(const struct rb_onnx *model, const char *const *globs, i
 int rb_onnx_import(const struct rb_onnx *model, const struct rb_import_options *options,
                    struct rb_graph **ret_graph, struct rb_why *why);
 
-/* Text from a file as it may stand in a message: short, whole characters of UTF-8, none of them
- * control characters. */
+/* Text from a file in a form fit for a message: short, whole characters of UTF-8, no control
+ * characters. */
 const char *rb_onnx_quote(const char *text, char room[80]);
-/* Is it of an exporter of PyTorch? */
+/* Does the model come from an exporter of PyTorch? */
 bool rb_onnx_is_of_pytorch(const struct rb_onnx *model);
-/* "onnx::MatMul_123", "342": a name that the exporter made up for what it had computed. */
+/* "onnx::MatMul_123", "342": a name that the exporter made up for a value that it computed. */
 bool rb_onnx_made_up(const char *name);
-/* "/norm/Constant_1_output_0", or a made up name of one number: what PyTorch's exporter wrote as a
- * Constant node, and a simplifier has made an initializer. */
+/* "/norm/Constant_1_output_0", or a made-up name of one number: a Constant node of PyTorch's
+ * exporter that a simplifier has made an initializer. */
 bool rb_onnx_was_constant(const char *name, int rank);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading whole files and ranges of them into checked memory.  The file is read and not mapped:
- * whoever shortens it meanwhile must not end the process that reads it. */
+ * another process that shortens it meanwhile must not end the process that reads it. */
 #include "graph/onnx/model.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Bytes of the character at `text` if it is one of UTF-8 that may be printed, else 0. */
+/* Bytes of the character at `text` if it is printable UTF-8, else 0. */
 static size_t character(const char *text)
 {
     const unsigned char first = (unsigned char)*text;

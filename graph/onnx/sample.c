@@ -20,7 +20,7 @@ static int read_tensor(const Onnx__TensorProto *tensor, struct rb_arena *arena,
     err = rb_onnx_tensor(&nowhere, tensor, arena, &sample.type, &sample.data, why);
     if (err)
         return err;
-    /* The contents may lie in the message, which goes. */
+    /* The contents may lie in the message, which is freed. */
     sample.data =
         rb_arena_copy(arena, sample.data,
                       (size_t)rb_tensor_elements(&sample.type) * rb_dtype_size(sample.type.dtype));

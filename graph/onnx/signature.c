@@ -44,7 +44,7 @@ static char *find_metadata(struct rb_capped_alloc *capped, const ProtobufCMessag
     return found;
 }
 
-/* What a node was made from, or NULL; the caller frees it. */
+/* The call that a node was made from, or NULL; the caller frees it. */
 static char *find_call(const struct rb_onnx *model, const Onnx__NodeProto *node)
 {
     return find_metadata((struct rb_capped_alloc *)&model->capped, &node->base, NODE_METADATA,
@@ -108,7 +108,7 @@ static bool reads(const Onnx__NodeProto *node, const char *name)
     return false;
 }
 
-/* An array that the module does not have: the exporter computed it. */
+/* Does the node read an array that the module does not have?  The exporter computed it. */
 static bool reads_made(const struct rb_onnx *model, const Onnx__NodeProto *node)
 {
     for (size_t i = 0; i < node->n_input; i++) {
@@ -121,7 +121,8 @@ static bool reads_made(const struct rb_onnx *model, const Onnx__NodeProto *node)
     return false;
 }
 
-/* The tensor that the next argument of a call is; NULL: none, or (*at NULL) there is no other. */
+/* The tensor that is the next argument of a call; NULL: the argument is none, or (*at NULL) there
+ * is no further one. */
 static const char *next_argument(const struct rb_onnx *model, const char **at)
 {
     char argument[MOST_NAME];
@@ -149,7 +150,7 @@ static bool calls_with(const struct rb_onnx *model, const char *call, const char
     return false;
 }
 
-/* A tensor of the module that is no argument of the call. */
+/* Does the node read a tensor of the module that is no argument of the call? */
 static bool reads_another(const struct rb_onnx *model, const Onnx__NodeProto *node,
                           const char *call)
 {
@@ -159,8 +160,8 @@ static bool reads_another(const struct rb_onnx *model, const Onnx__NodeProto *no
     return false;
 }
 
-/* The node stands for a call with `name`, but the tensor of that name is not what it gets.  A
- * buffer that is not there and has none in its place was not needed: the statistics of an instance
+/* The node stands for a call with `name`: does it get something else than the tensor of that name?
+ * A buffer that is missing with nothing in its place was not needed: the statistics of an instance
  * normalization in training. */
 static bool is_lost(const struct rb_onnx *model, const Onnx__NodeProto *node, const char *call,
                     const char *name)

@@ -50,7 +50,7 @@ static int parse_external(const Onnx__TensorProto *tensor, struct rb_external *r
 }
 
 /* The file must lie in the model's folder itself: a model must not be able to read what its sender
- * could not.  "./" in front says just that. */
+ * could not.  "./" in front is allowed, and means the same. */
 static int check_location(const char **place, struct rb_why *why)
 {
     const char *location = *place;
@@ -70,7 +70,8 @@ static int check_location(const char **place, struct rb_why *why)
     return 0;
 }
 
-/* An initializer's contents are read once, however often the model is imported: they are large. */
+/* Is it an initializer?  Its contents are read once, however often the model is imported, because
+ * they are large. */
 static bool is_kept(const struct rb_onnx *model, const Onnx__TensorProto *tensor)
 {
     return tensor->name && rb_names_get(&model->initializers, tensor->name) == tensor;
@@ -143,7 +144,7 @@ static int check_count(size_t there, int64_t elements, struct rb_why *why)
     return 0;
 }
 
-/* Element types below 32 bits travel as int32, half floats as their bits. */
+/* Element types below 32 bits are stored as int32, half floats as their bits. */
 static int narrow(const Onnx__TensorProto *tensor, struct rb_arena *arena,
                   const struct rb_tensor_type *type, int64_t elements, const void **ret_data,
                   struct rb_why *why)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Views and movement: what changes is where elements lie. */
+/* Views and movement: only the places of elements change. */
 #include "graph/shapes/shapes.h"
 
 #include <inttypes.h>
@@ -168,7 +168,7 @@ int rb_shapes_trilu(struct rb_shapes *shapes)
     return rb_shapes_ints(shapes, "upper", 1) && rb_shapes_ints(shapes, "k", 1) ? 0 : RB_EINVAL;
 }
 
-/* What gathering `indices` along `axis` of `x` gives. */
+/* The type that gathering `indices` along `axis` of `x` gives. */
 static int gathered(struct rb_shapes *shapes, const struct rb_tensor_type *x,
                     struct rb_tensor_type *ret)
 {

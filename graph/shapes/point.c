@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elementwise operators and those that keep a type: broadcasting, casts, rows, dropout. */
+/* Elementwise operators and operators that keep a type: broadcasting, casts, rows, dropout. */
 #include "graph/shapes/shapes.h"
 
 /* Broadcast inputs [first, n_in) into out[0], whose element type is that of the first of them. */

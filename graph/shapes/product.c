@@ -46,7 +46,8 @@ int rb_shapes_matmul(struct rb_shapes *shapes)
     return check_bias(shapes, out->dim[leading + 1]);
 }
 
-/* q, k and v from input `first` on; ret_y, ret_l: of the result and of its logarithms. */
+/* q, k and v are inputs from `first` on; ret_y, ret_l: the types of the result and of its
+ * logarithms. */
 static int attended(struct rb_shapes *shapes, int first, struct rb_tensor_type *ret_y,
                     struct rb_tensor_type *ret_l)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Type inference: what a node makes, from what it is given.
+/* Type inference: the types of a node's outputs, from its inputs and attributes.
  *
  * rb_graph_node > [shapes] > the types of a node's outputs
  *
  * One function an operator or family, listed in one table (shapes.c).  Every function also checks:
- * a node that it lets through can be run, whatever file it came from. */
+ * a node that passes can be run, whatever file it came from. */
 #ifndef RB_GRAPH_SHAPES_SHAPES_H
 #define RB_GRAPH_SHAPES_SHAPES_H
 
@@ -12,7 +12,7 @@
 
 enum { RB_SHAPES_OUTPUTS = 32 };
 
-/* One question. */
+/* One query. */
 struct rb_shapes {
     const struct rb_node *node;         /* operator, inputs, attributes, number of outputs */
     const struct rb_tensor_type *given; /* as in rb_graph_node; SPLIT: one for each output */
@@ -33,7 +33,7 @@ bool rb_shapes_broadcast_dims(int64_t *a, int *n_a, const int64_t *b, int n_b);
 
 /* ---- For the shape functions ---- */
 
-/* The type of input i, which the operator cannot do without; NULL (and a sentence) if absent. */
+/* The type of input i, which the operator requires; NULL (and a sentence) if absent. */
 const struct rb_tensor_type *rb_shapes_in(struct rb_shapes *shapes, int i);
 
 /* The attribute `key` as exactly n integers (n < 0: any number); NULL and a sentence otherwise. */
@@ -46,7 +46,7 @@ int rb_shapes_want_f32(struct rb_shapes *shapes, int i);
 int rb_shapes_want_given(struct rb_shapes *shapes);
 int rb_shapes_want_same(struct rb_shapes *shapes, int i, int j); /* dims of two inputs */
 
-/* Windows over the spatial axes (conv and pools), in the way of ONNX: pads are begins then ends. */
+/* Windows over the spatial axes (conv and pools), as in ONNX: pads are begins, then ends. */
 int rb_shapes_window(struct rb_shapes *shapes, const struct rb_tensor_type *x,
                      const int64_t *kernel, bool ceil, int64_t *ret_spatial);
 
