@@ -51,7 +51,7 @@ static bool given(const struct rb_arguments *arguments, const struct known *know
     return false;
 }
 
-/* The option at argv[*at]; steps over the value where it is a word of its own. */
+/* The option at argv[*at]; steps over its value where that is a word of its own. */
 static int take_option(const char *options, int argc, const char *const *argv, int *at,
                        struct rb_arguments *ret, struct rb_why *why)
 {

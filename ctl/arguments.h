@@ -4,8 +4,8 @@
  * argv > [arguments] > verbs
  *
  * Which options a verb takes is one string: "f|file= set=+ wait" is -f or --file with a value,
- * --set with one as often as one likes, --wait without.  Options may stand anywhere; "--" ends
- * them. */
+ * --set with a value any number of times, --wait without a value.  Options may stand anywhere; "--"
+ * ends them. */
 #ifndef RB_CTL_ARGUMENTS_H
 #define RB_CTL_ARGUMENTS_H
 
@@ -16,22 +16,22 @@
 
 enum {
     RB_ARGUMENTS_MAX = 256, /* options */
-    RB_WORDS_MAX = 8192,    /* what a shell makes of a pattern */
+    RB_WORDS_MAX = 8192,    /* the words that a shell makes of a pattern */
 };
 
 struct rb_arguments {
     const char *word[RB_WORDS_MAX];
     int n_words;
     struct {
-        const char *name; /* the long one; points into the string of options */
+        const char *name; /* the long name; points into the string of options */
         int name_size;
         const char *value; /* NULL for one without */
     } option[RB_ARGUMENTS_MAX];
     int n_options;
 };
 
-/* RB_EINVAL for an unknown option, one without its value or there twice, or too many of anything.
- * `stop_at_word`: the first word ends the options; *ret_used says how many of argv were taken. */
+/* RB_EINVAL for an unknown option, a missing value, an option given twice, or too many of anything.
+ * `stop_at_word`: the first word ends the options; *ret_used: how many of argv were taken. */
 int rb_arguments_parse(const char *options, int argc, const char *const *argv, bool stop_at_word,
                        struct rb_arguments *ret, int *ret_used, struct rb_why *why);
 

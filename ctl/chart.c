@@ -14,7 +14,7 @@ enum { EIGHTHS = 8, AXIS = 12 }; /* cells beside a curve: its numbers and a line
 static const char *const rising[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
 static const char *const growing[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
 
-/* A cell of which so many eighths are filled. */
+/* A cell with `eighths` eighths filled. */
 static const char *cell(const char *const *blocks, int eighths)
 {
     if (blocks)
@@ -40,8 +40,8 @@ void rb_chart_bar(double part, int width, bool blocks, struct rb_buffer *out)
 /* ---- Curves ----------------------------------------------------------------------------------*/
 
 struct column {
-    double loss; /* NAN: none of its rows has a number */
-    bool broken; /* one of them has not */
+    double loss; /* NAN: no row of the column has a number */
+    bool broken; /* a row of the column has no number */
     size_t first;
 };
 
@@ -86,7 +86,7 @@ static struct curve make_curve(const struct rb_history *history, int columns)
     return curve;
 }
 
-/* How many eighths of `height` cells a column fills: the least loss one of them. */
+/* How many eighths of `height` cells a column fills; the least loss fills one. */
 static int fill(const struct curve *curve, int c, int height)
 {
     const double loss = curve->column[c].loss, range = curve->most - curve->least;
@@ -117,7 +117,7 @@ static void add_line(const struct curve *curve, int line, int height, bool block
     rb_buffer_done(&text);
 }
 
-/* The number of devices where it changes, a line as long as it stays. */
+/* Shows the number of devices where it changes, and a line while it stays the same. */
 static void add_devices(const struct rb_history *history, const struct curve *curve, bool blocks,
                         struct rb_lines *out)
 {

@@ -13,13 +13,13 @@
 
 #include <stdbool.h>
 
-/* So much of `width` cells: part 0 to 1. */
+/* A bar that fills `part` (0 to 1) of `width` cells. */
 void rb_chart_bar(double part, int width, bool blocks, struct rb_buffer *out);
 
-/* The losses of all rows, `height` lines high and up to `width` cells wide with the numbers beside
- * it; several rows share a column where there are more of them, which shows their mean, and `!` a
- * loss that is no number.  Below it from which steps, and on how many devices each part was done.
- */
+/* A curve of the losses of all rows, `height` lines high and up to `width` cells wide, the numbers
+ * beside it included.  Where there are more rows than columns, several rows share a column, which
+ * shows their mean; `!` marks a loss that is no number.  Below the curve are the steps, and the
+ * number of devices of each part. */
 void rb_chart_losses(const struct rb_history *history, int width, int height, bool blocks,
                      struct rb_lines *out);
 

@@ -5,8 +5,8 @@
 
 #include <inttypes.h>
 
-/* Is there such a job, and somebody who answers?  Behind that silence means that it is being saved.
- */
+/* Does the job exist, and does rubatod answer?  If so, silence after this means that the job is
+ * being saved. */
 static int look(struct rb_session *session, const char *job, bool *ret_trains, struct rb_why *why)
 {
     json_t *reply = NULL;
@@ -31,9 +31,9 @@ int rb_checkpoint(struct rb_session *session, const struct rb_arguments *argumen
     err = look(session, job, &trains, &why);
     if (err)
         return rb_session_fail(session, err, &why);
-    if (!trains) /* a copy of what is parked shows nowhere else */
+    if (!trains) /* a copy of a parked state shows nowhere else */
         wait = true;
-    if (!wait) /* a refusal is still heard */
+    if (!wait) /* a refusal is still received */
         deadline = rb_clock_ns();
     err = rb_session_call(session, "checkpoint", json_pack("{s:s}", "job", job), deadline, &reply,
                           &why);

@@ -41,7 +41,7 @@ static int next_reply(struct rb_line *line, const struct rb_client_call *call, s
     }
     if (err && in->size && (unsigned char)in->data[0] == TLS_ALERT)
         return rb_line_broken(line, "speaks TLS: call it as tls:HOST:PORT", why);
-    if (err) /* whatever is there, it is no rubatod of ours */
+    if (err) /* whatever answers there, it is no known rubatod */
         return rb_why_add(why, RB_EUNREACHABLE, "%s", call->to.endpoint);
     *ret_reply = (Rb__Reply *)message;
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The weights come in pieces into a file, which gets its name when all are there. */
+/* The weights come in pieces into a file, which gets its name when all have arrived. */
 #include "ctl/human.h"
 #include "ctl/output.h"
 #include "ctl/value.h"

@@ -105,7 +105,7 @@ static void print_outcome(const struct rb_session *session, const char *job, con
             reason ? ": " : "", reason ? reason : "");
 }
 
-/* It ended otherwise; of a job that is waited for to its end the outcome says so itself. */
+/* Say that the job ended otherwise; if the goal was its end, the outcome says so itself. */
 static void tell_missed(const struct rb_session *session, const char *job,
                         const struct rb_goal *goal)
 {
@@ -120,7 +120,8 @@ static void tell_missed(const struct rb_session *session, const char *job,
         fprintf(session->err, "rubatoctl: %s ended without running meanwhile\n", job);
 }
 
-/* By its id from the first answer on: another job may get the name of one that is deleted. */
+/* From the first answer on the job is asked for by its id: another job may get the name of a
+ * deleted one. */
 static int look(const struct rb_session *session, const char *job, char **id, uint64_t deadline,
                 json_t **ret_status, struct rb_why *why)
 {

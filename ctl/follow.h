@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiting for a job: what for, how far it is, when to stop.
+/* Waiting for a job: the goal, how far the job is, when to stop.
  *
  * submit --wait, wait > [follow] > status, again and again */
 #ifndef RB_CTL_FOLLOW_H
@@ -17,20 +17,20 @@ struct rb_goal {
 enum rb_goal_state {
     RB_GOAL_AHEAD,
     RB_GOAL_REACHED,
-    RB_GOAL_MISSED, /* the job is over and it cannot come any more */
+    RB_GOAL_MISSED, /* the job is over, so the goal cannot be reached any more */
 };
 
 /* "done", "running", "paused", "step=N", "devices=N". */
 int rb_goal_parse(const char *text, struct rb_goal *ret, struct rb_why *why);
 
-/* RB_EREFUSED where the job of this status will never have so many steps or devices. */
+/* RB_EREFUSED where a job with this status will never have so many steps or devices. */
 int rb_goal_check(const struct rb_goal *goal, const json_t *status, struct rb_why *why);
 
-/* What a reply to `status` says about it. */
+/* What a reply to `status` says about the goal. */
 enum rb_goal_state rb_goal_look(const struct rb_goal *goal, const json_t *status);
 
 /* Ask until the goal is reached or missed, showing progress on stderr; then print which.  Returns
- * the exit code.  id: the job's; NULL: that of the job that is called so now.  deadline:
+ * the exit code.  id: the job's; NULL: the id of the job that has this name now.  deadline:
  * rb_clock_ns; 0: none. */
 int rb_follow(const struct rb_session *session, const char *job, const char *id,
               const struct rb_goal *goal, uint64_t deadline);

@@ -8,7 +8,7 @@
 #include "plan/compile/compile.h"
 #include "worker/program/program.h"
 
-/* All zero but for `compiled` before opening. */
+/* All zero except `compiled` before opening. */
 struct rb_forward {
     struct rb_compiled compiled;
     struct rb_program_memory memory;
@@ -17,7 +17,7 @@ struct rb_forward {
 
 /* Memory, weights and kernels for the one program of `compiled`. */
 int rb_forward_open(struct rb_device *device, struct rb_forward *forward, struct rb_why *why);
-/* Once, with the inputs that are there. */
+/* Run the program once, with the current inputs. */
 int rb_forward_run(struct rb_device *device, struct rb_forward *forward, struct rb_why *why);
 void rb_forward_done(struct rb_device *device, struct rb_forward *forward);
 

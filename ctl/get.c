@@ -17,13 +17,13 @@ enum how { TEXT, COUNT, WHOLE, REAL, BYTES, MS, AGE, TIME, STEP };
 struct column {
     const char *title, *key, *other; /* other: read this where `key` is not there */
     enum how how;
-    const char *in; /* the member of the item that has it; NULL: itself */
+    const char *in; /* the item's member that has it; NULL: the item itself */
 };
 
 struct kind {
     const char *name;
     struct column column[16];
-    bool of_nodes; /* and of no job */
+    bool of_nodes; /* and not of a job */
 };
 
 static const struct kind kinds[] = {

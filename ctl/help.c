@@ -21,7 +21,7 @@ int rb_help(struct rb_session *session, const struct rb_arguments *arguments)
     return 0;
 }
 
-/* Without a rubatod within reach this is still an answer. */
+/* This answers even where no rubatod can be reached. */
 int rb_version(struct rb_session *session, const struct rb_arguments *arguments)
 {
     struct rb_client_call call = {

@@ -21,13 +21,13 @@ struct rb_history {
     size_t n;
 };
 
-/* The rows of one reply; those of steps that are done again take the place of the old ones. */
+/* Add the rows of one reply; rows of steps that are done again replace the old ones. */
 void rb_history_add(struct rb_history *history, const json_t *columns, const json_t *rows);
 
 /* The job fell back to this step: rows behind it do not count any more. */
 void rb_history_fall_back(struct rb_history *history, int64_t step);
 
-/* ms that half of the newest configuration's steps took at most, and 99 of 100; NAN: no step. */
+/* The median and the 99th percentile of ms of the newest configuration's steps; NAN: no step. */
 void rb_history_times(const struct rb_history *history, double *ret_median, double *ret_slow);
 
 void rb_history_done(struct rb_history *history);

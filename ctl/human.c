@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Three digits that count, and the unit. */
+/* Three significant digits, and the unit. */
 static char *scaled(double x, double base, const char *const *units, int n, char *ret)
 {
     int i = 0;

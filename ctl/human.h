@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers and texts as people read them.  Numbers are written into `ret`, which is returned. */
+/* Numbers and texts in a form for people.  Numbers are written into `ret`, which is returned. */
 #ifndef RB_CTL_HUMAN_H
 #define RB_CTL_HUMAN_H
 
@@ -13,7 +13,7 @@ char *rb_human_span(double seconds, char ret[RB_HUMAN_SIZE]);   /* 4s, 11m22s, 2
 char *rb_human_time(uint64_t unix_ms, char ret[RB_HUMAN_SIZE]); /* 2026-01-02 03:04:05, UTC */
 char *rb_human_real(double x, char ret[RB_HUMAN_SIZE]); /* 3.2143; 0.00012 keeps its digits */
 
-/* Control characters become '?', in place, for a terminal would obey them; returns the text. */
+/* Control characters become '?', in place, because a terminal would obey them; returns the text. */
 char *rb_human_plain(char *text);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pause, resume, cancel, delete: one word to the leader. */
+/* pause, resume, cancel, delete: one request to the leader. */
 #include "ctl/value.h"
 #include "ctl/verbs.h"
 
 #include <string.h>
 
-/* Was the job so before it was asked for? */
+/* Was the job in the requested phase already? */
 static bool was_so(const char *method, const char *phase)
 {
     return (strcmp(method, "pause") == 0 && strcmp(phase, "Paused") == 0) ||
@@ -26,7 +26,7 @@ static void tell(struct rb_session *session, const char *job, const char *method
         fprintf(session->out, "%s: %s asked for, now %s\n", job, method, phase);
 }
 
-/* body: what is said beside the job; taken. */
+/* body: what the request has beside the job; taken. */
 static int say(struct rb_session *session, const struct rb_arguments *arguments, const char *method,
                json_t *body)
 {

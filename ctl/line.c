@@ -22,7 +22,7 @@ enum { CONNECT_MS = 10000 };
 struct rb_line {
     const char *endpoint;
     int interrupt_fd, fd;
-    uint64_t deadline; /* of the wait at hand, ns */
+    uint64_t deadline; /* of the current wait, ns */
     struct rb_tls *tls;
     struct rb_tls_session *session; /* NULL: bytes are as they are */
 };
@@ -32,7 +32,7 @@ void rb_line_arm(struct rb_line *line, int64_t ms)
     line->deadline = rb_clock_ns() + (uint64_t)ms * 1000000;
 }
 
-/* Until the socket is ready for `events`. */
+/* Wait until the socket is ready for `events`. */
 static int wait_for(const struct rb_line *line, short events, struct rb_why *why)
 {
     struct pollfd fds[2] = {{line->fd, events, 0}, {line->interrupt_fd, POLLIN, 0}};
@@ -80,7 +80,7 @@ static int connect_to(struct rb_line *line, const struct sockaddr *address, sock
         return unreachable(endpoint, errno, why);
     if (connect(line->fd, address, size) == 0)
         return 0;
-    if (errno == EAGAIN) /* as many wait at this unix socket as may */
+    if (errno == EAGAIN) /* the queue of this unix socket is full */
         return rb_why_set(why, RB_EAGAIN, "rubatod at %s is called by too many at once", endpoint);
     if (errno != EINPROGRESS)
         return unreachable(endpoint, errno, why);
@@ -165,7 +165,7 @@ static ssize_t push(void *context, const void *bytes, size_t size)
     return send(((struct rb_line *)context)->fd, bytes, size, MSG_NOSIGNAL);
 }
 
-/* Behind RB_EAGAIN of a session. */
+/* Wait after an RB_EAGAIN of a session. */
 static int wait_for_session(const struct rb_line *line, struct rb_why *why)
 {
     return wait_for(line, rb_tls_writes(line->session) ? POLLOUT : POLLIN, why);
@@ -181,7 +181,7 @@ static int secure(struct rb_line *line, const char *folder, const char *host, st
                           "%s wants certificates: --tls or RUBATO_TLS names a folder with ca.crt, "
                           "tls.crt and tls.key",
                           line->endpoint);
-    /* What is agreed on goes in small pieces: none waits for the answer to the one before. */
+    /* The handshake goes in small pieces: none may wait for the answer to the one before. */
     setsockopt(line->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
     err = rb_tls_new(folder, &line->tls, why);
     err = err ? err : rb_tls_open(line->tls, host, &own, &line->session, why);
@@ -275,7 +275,7 @@ static int get_some(struct rb_line *line, void *to, size_t room, size_t *ret_siz
     return 0;
 }
 
-/* Until it moves; what TLS has against it is said. */
+/* Wait until bytes can move; an objection of TLS is passed on. */
 static int wait_or_say(struct rb_line *line, int err, short events, struct rb_why *why)
 {
     if (err == RB_EREFUSED)
@@ -285,8 +285,8 @@ static int wait_or_say(struct rb_line *line, int err, short events, struct rb_wh
     return line->session ? wait_for_session(line, why) : wait_for(line, events, why);
 }
 
-/* It has hung up while we spoke: what it said before, that it does not trust us, is there to read.
- */
+/* rubatod has hung up while this side wrote.  What it said before that, that it does not trust this
+ * side, can still be read. */
 static int said_before(struct rb_line *line, struct rb_why *why)
 {
     char ignored[256];

@@ -19,7 +19,7 @@ void rb_lines_add(struct rb_lines *lines, enum rb_look look, const char *format,
     lines->line[lines->n++] = (struct rb_line_shown){text, look};
 }
 
-/* Behind so many characters of UTF-8, whose further bytes begin with 10. */
+/* Cut behind `width` characters of UTF-8, whose further bytes begin with the bits 10. */
 static void cut(char *text, int width)
 {
     int n = 0;

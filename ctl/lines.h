@@ -11,7 +11,7 @@
 
 enum rb_look {
     RB_LOOK_PLAIN,
-    RB_LOOK_HEAD,   /* of what is below */
+    RB_LOOK_HEAD,   /* of the lines below */
     RB_LOOK_TALK,   /* not data: keys, axes */
     RB_LOOK_CHOSEN, /* by the cursor */
     RB_LOOK_BAD,
@@ -28,7 +28,7 @@ struct rb_lines {
 void rb_lines_add(struct rb_lines *lines, enum rb_look look, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Cut to so many cells a line, and so many lines. */
+/* Cut to `width` cells a line, and to `height` lines. */
 void rb_lines_cut(struct rb_lines *lines, int width, int height);
 
 void rb_lines_done(struct rb_lines *lines);

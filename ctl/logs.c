@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What workers wrote to stderr: whole lines, each behind its node and its worker. */
+/* What workers wrote to stderr: whole lines, each prefixed with its node and worker. */
 #include "base/arena.h"
 #include "ctl/value.h"
 #include "ctl/verbs.h"
@@ -11,7 +11,7 @@ enum { POLL_MS = 300 };
 struct logs {
     const struct rb_session *session;
     json_t *after; /* FILE: bytes read */
-    json_t *part;  /* FILE: a line whose end has not come yet */
+    json_t *part;  /* FILE: a line whose end has not arrived yet */
     json_t *node;  /* FILE: where it is */
 };
 

@@ -50,7 +50,7 @@ static int set_globals(struct rb_session *session, const struct rb_verb *verb,
     return set_format(session, verb->prints, rb_arguments_value(arguments, "output"));
 }
 
-/* From here on ctrl-c is something to read. */
+/* From here on ctrl-c arrives on a descriptor. */
 static void watch_interrupt(struct rb_session *session)
 {
     sigset_t set;
@@ -61,7 +61,7 @@ static void watch_interrupt(struct rb_session *session)
     session->to.interrupt_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* The first of n words names none; it may be what some begin with, of which help is asked. */
+/* The first of n words names no verb; it may be the first word of some, for which help is asked. */
 static int no_verb(struct rb_session *session, int n, const char *const *words)
 {
     RB_CLEANUP(rb_freep) char *two = NULL;
@@ -79,7 +79,7 @@ static int no_verb(struct rb_session *session, int n, const char *const *words)
     return rb_verbs_unknown(session, two);
 }
 
-/* What goes to rubatod goes as JSON. */
+/* Words for rubatod are sent as JSON, so they must be UTF-8. */
 static int check_words(const struct rb_session *session, const struct rb_verb *verb,
                        const struct rb_arguments *arguments)
 {
@@ -96,7 +96,7 @@ static int check_words(const struct rb_session *session, const struct rb_verb *v
     return 0;
 }
 
-/* `before`: how many of argv stand before the verb. */
+/* `before`: how many of argv are in front of the verb. */
 static int run_verb(struct rb_session *session, int argc, const char *const *argv, int before)
 {
     RB_CLEANUP(rb_freep) char *options = NULL;
@@ -169,7 +169,7 @@ int main(int argc, char **argv)
 
     if (session.to.interrupt_fd >= 0)
         close(session.to.interrupt_fd);
-    lost = ferror(stdout); /* at some time, and errno is of something else since */
+    lost = ferror(stdout); /* an earlier failure, whose errno is lost */
     if (fflush(stdout) || lost) {
         fprintf(stderr, "rubatoctl: cannot write to stdout: %s\n",
                 lost ? "not all of it was taken" : strerror(errno));

@@ -15,7 +15,7 @@ enum { PAGE = 4096, POLL_MS = 300 };
 struct metrics {
     const struct rb_session *session;
     bool json, follow, lost;
-    bool headed;                 /* the head of the csv is out */
+    bool headed;                 /* the head of the csv is printed */
     json_t *list;                /* json without --follow */
     struct rb_tensorboard board; /* folder NULL: none */
     int64_t after;
@@ -35,11 +35,11 @@ static void put_csv(const struct metrics *metrics, const json_t *cells)
             rb_buffer_text(&line, json_string_value(cell));
         else if (json_is_boolean(cell))
             rb_buffer_text(&line, json_is_true(cell) ? "1" : "0");
-        else if (json_is_null(cell)) /* a column of numbers stays one */
+        else if (json_is_null(cell)) /* so that the column stays numeric */
             rb_buffer_text(&line, "nan");
         else {
             rb_write_line(cell, &line);
-            line.size--; /* its newline */
+            line.size--; /* drop the newline */
         }
     }
     rb_buffer_text(&line, "\n");
@@ -80,7 +80,8 @@ static void put_page(struct metrics *metrics, const json_t *columns, const json_
     fflush(metrics->session->out);
 }
 
-/* One page; *ret_more: there may be another at once, as rubatod says how long a page is. */
+/* Take one page; *ret_more: another may be there already, by the page length that rubatod
+ * states. */
 static int take_page(struct metrics *metrics, const json_t *reply, bool *ret_more,
                      struct rb_why *why)
 {
@@ -130,7 +131,7 @@ static int read_all(struct metrics *metrics, const char *job, struct rb_why *why
     return err;
 }
 
-/* What is there for TensorBoard now. */
+/* Say what TensorBoard can show now. */
 static void say_board(const struct metrics *metrics)
 {
     const struct rb_tensorboard *board = &metrics->board;

@@ -10,7 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Between two neighbours of bfloat16 it is the unit in the last place: files round either way. */
+/* relative_bfloat is the unit in the last place, the step between neighbours of bfloat16: files
+ * round either way. */
 static const double relative = 1e-3, relative_bfloat = 0x1p-7, absolute = 1e-7;
 
 /* One data set while it is run. */
@@ -32,14 +33,14 @@ bool rb_model_case_is(const char *folder)
     return access(model, R_OK) == 0 && access(data, R_OK) == 0;
 }
 
-/* Test data keep bfloat16 as the bits of uint16. */
+/* Test data store bfloat16 as uint16 bits. */
 static void set_type(struct rb_onnx_sample *sample, enum rb_dtype declared)
 {
     if (declared == RB_BF16 && sample->type.dtype == RB_U16)
         sample->type.dtype = RB_BF16;
 }
 
-/* Sequences, optional values and strings are no tensors of numbers. */
+/* Refuses sequences, optional values and strings, which are no tensors of numbers. */
 static int check_types(const struct data_set *set)
 {
     for (int i = 0; i < rb_onnx_inputs(set->onnx); i++)
@@ -66,8 +67,8 @@ static int read_inputs(struct data_set *set)
     return err;
 }
 
-/* Shapes and axes that come as inputs are given to the import only if it cannot do without, so that
- * as much as can be is computed by the kernels. */
+/* Shapes and axes that come as inputs are given to the import only if it requires them, so that the
+ * kernels compute as much as possible. */
 static int compile(struct data_set *set)
 {
     struct rb_import_options options = {.given = set->inputs};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a model holds, in words, and whether it can be trained, as a report in JSON. */
+/* What a model contains, in words, and whether it can be trained, as a report in JSON. */
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "ctl/model_page.h"
@@ -95,7 +95,7 @@ static int64_t uses_of(const struct rb_graph *graph, enum rb_op op)
     return uses;
 }
 
-/* As the file has them, in the order in which they come. */
+/* The file's operators, in the order in which they first appear. */
 static void report_operators(json_t *report, const struct rb_onnx *onnx, int n_nodes)
 {
     json_t *operators = json_object();
@@ -143,7 +143,7 @@ static void report_hints(json_t *notes, const struct rb_graph *graph)
     rb_reflect_lines(hints.data, notes);
 }
 
-/* "axis 3 of 'x', axis 1 of 'y'": those behind the first that no size was written for. */
+/* "axis 3 of 'x', axis 1 of 'y'": axes behind the first without a size in the file. */
 static char *free_axes(const struct rb_onnx *onnx)
 {
     struct rb_buffer text = {0};
@@ -155,7 +155,7 @@ static char *free_axes(const struct rb_onnx *onnx)
     return rb_buffer_take(&text);
 }
 
-/* A name as YAML has it in braces: in quotes where it would be something else. */
+/* A name in the form for YAML braces: quoted where YAML would read it as something else. */
 static void add_name(struct rb_buffer *text, const char *name)
 {
     static const char letters[] =
@@ -178,7 +178,7 @@ static void add_name(struct rb_buffer *text, const char *name)
     rb_buffer_text(text, "'");
 }
 
-/* Which keys of the job file have the data of several inputs. */
+/* The keys of the job file for the data of several inputs. */
 static char *several_inputs(const struct rb_onnx *onnx, bool own_loss)
 {
     struct rb_buffer text = {0};
@@ -243,7 +243,7 @@ static bool takes_batch(const struct rb_onnx *onnx, int64_t batch, int64_t free_
     return true;
 }
 
-/* Does the model only know the batch that it was exported with, whatever it says of its axes? */
+/* Does the model take only the batch that it was exported with, whatever its axes declare? */
 static bool is_baked_in(const struct rb_onnx *onnx, const struct rb_import_options *bound,
                         bool imported)
 {
@@ -289,7 +289,7 @@ static void report_mistakes(json_t *report, const struct rb_onnx *onnx, bool bak
     rb_arena_done(&arena);
 }
 
-/* Bound, imported and described: with as much of the report as there is. */
+/* Binds, imports and describes the model; on failure the report has what was found so far. */
 static int look(const struct rb_onnx *onnx, struct rb_import_options *options, json_t *report,
                 struct rb_why *why)
 {
@@ -316,7 +316,7 @@ static int look(const struct rb_onnx *onnx, struct rb_import_options *options, j
     return 0;
 }
 
-/* 0 where the model can be trained. */
+/* Returns 0 where the model can be trained. */
 static int check(const char *path, int64_t free_size, json_t *report, struct rb_why *why)
 {
     struct rb_import_options options = {.train = true, .free_size = free_size};

@@ -32,8 +32,8 @@ static char *declared_text(const struct rb_onnx *onnx, int i)
     return rb_buffer_take(&text);
 }
 
-/* The input that "NAME=FILE" names, and where FILE begins; a plain FILE is the only input's.  -1:
- * the model has none of that name. */
+/* The input that "NAME=FILE" names, and where FILE begins; a plain FILE belongs to the only input.
+ * -1: the model has no input of that name. */
 static int find_input(const struct rb_onnx *onnx, const char *word, const char **ret_file)
 {
     *ret_file = word;
@@ -145,7 +145,7 @@ void rb_model_inputs_done(struct rb_model_inputs *inputs)
 
 /* ---- Batches ---- */
 
-/* Files have float32 and int64 alone; what else a model reads is made of them. */
+/* Files have only float32 and int64; other types of inputs are converted from them. */
 static bool converts(enum rb_dtype from, enum rb_dtype to)
 {
     return from == to || to == RB_BOOL || (from == RB_I64 && (to == RB_I32 || to == RB_U8));
@@ -170,7 +170,7 @@ static int convert(enum rb_dtype from, const void *sample, int64_t n, enum rb_dt
     return 0;
 }
 
-/* The samples against what the program reads: elements that fit, as many of them. */
+/* Checks the samples against the program's input: the type of the elements, and their number. */
 static int check_input(const struct rb_model_inputs *inputs, int i, const Rb__Program *program,
                        const Rb__Tensor *tensor, struct rb_why *why)
 {
@@ -207,7 +207,7 @@ static int read_input(const struct rb_model_inputs *inputs, int i, int64_t first
                : 0;
 }
 
-/* Slot 0 is the model's first input, the others go by their names. */
+/* Slot 0 is the model's first input; the others are found by name. */
 static int input_of_slot(const struct rb_model_inputs *inputs, const Rb__Program *program,
                          uint64_t slot)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model forward over the samples of .npy files, batch by batch, through the workers' own
- * interpreter; the first output comes out as a .npy file. */
+ * interpreter; the first output is written as a .npy file. */
 #include "base/arena.h"
 #include "base/file.h"
 #include "ctl/forward.h"
@@ -14,21 +14,21 @@
 
 enum { BATCH = 32 };
 
-/* What the first axis of the output is, as far as types of several batch sizes tell. */
+/* What the first axis of the output counts, as far as the types at several batch sizes tell. */
 enum first_axis {
     OF_SAMPLES, /* as long as the batch, or a multiple of it */
     OF_OTHER,   /* the type does not depend on the batch */
     UNKNOWN,    /* the model takes one batch size only */
 };
 
-/* What all batches share. */
+/* The state that all batches share. */
 struct forward {
     struct rb_onnx *onnx;
-    const char *weights;    /* those in the place of the model's; NULL: none */
-    struct rb_buffer notes; /* of them, a line each */
+    const char *weights;    /* used instead of the model's; NULL: none */
+    struct rb_buffer notes; /* about the weights, a line each */
     struct rb_model_inputs inputs;
     struct rb_device *device;
-    struct rb_buffer out;       /* what batches have made, one behind the other */
+    struct rb_buffer out;       /* outputs of all batches, one after the other */
     struct rb_tensor_type type; /* of the first batch's output */
     int64_t batch, batches;     /* samples in the first one; how many have run */
     enum first_axis first_axis;
@@ -161,7 +161,7 @@ static int run_all(struct forward *forward, struct rb_why *why)
     return err;
 }
 
-/* Has every batch made the same? */
+/* Has every batch made the same output? */
 static bool is_one(const struct forward *forward)
 {
     size_t size = (size_t)rb_tensor_elements(&forward->type) * rb_dtype_size(forward->type.dtype);
@@ -175,8 +175,8 @@ static bool is_one(const struct forward *forward)
     return true;
 }
 
-/* One array over all samples where the output's first axis is theirs.  What is no sample's is given
- * once, if it is the same for all of them. */
+/* Joins the outputs into one array over all samples where the output's first axis counts samples.
+ * An output that belongs to no sample is given once, if all batches made the same. */
 static int join_batches(struct forward *forward, struct rb_why *why)
 {
     int64_t *first = &forward->type.dim[0];
@@ -220,7 +220,7 @@ static int write_output(const struct rb_session *session, struct forward *forwar
     return err;
 }
 
-/* What the file of weights and the model lack of each other. */
+/* Say what the file of weights has and the model lacks, and the reverse. */
 static void say_notes(const struct rb_session *session, const struct rb_buffer *notes)
 {
     for (const char *at = notes->data; at && *at;) {

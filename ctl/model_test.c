@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folders of ONNX backend tests, recursively.  Each is run by a process of its own: a model that
- * crashes it, or never ends, is a failure of that folder and of no other. */
+/* Folders of ONNX backend tests, recursively.  Each folder is run by a process of its own: a model
+ * that crashes the process, or never ends, is a failure of that folder alone. */
 #include "base/arena.h"
 #include "base/file.h"
 #include "ctl/model_case.h"
@@ -100,7 +100,7 @@ static int plain_name(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* name: of the folder, from the one that was asked for; "" for that one. */
+/* name: the folder's path from the folder that was asked for; "" for that one itself. */
 static int walk(struct run *run, const char *folder, const char *name, int depth,
                 struct rb_why *why)
 {

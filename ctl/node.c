@@ -44,7 +44,7 @@ static int add_deadline(const struct rb_arguments *arguments, json_t *body, stru
     return 0;
 }
 
-/* How far is the drain?  Whoever takes it back meanwhile has the last word. */
+/* How far is the drain?  If it was taken back meanwhile, that counts. */
 static int look(const struct rb_session *session, const char *node, uint64_t deadline,
                 json_t **reply, struct rb_why *why)
 {

@@ -31,8 +31,8 @@ static char *folder_of(const struct rb_output *output)
     return slash ? rb_format("%.*s", size ? (int)size : 1, output->target) : rb_string(".");
 }
 
-/* Where the file system can, it has no name until it is whole, so that nothing is left behind
- * whatever ends us. */
+/* Where the file system allows, the file has no name until it is whole, so that nothing is left
+ * behind however the process ends. */
 static int open_unnamed(const struct rb_output *output)
 {
     RB_CLEANUP(rb_freep) char *folder = folder_of(output);
@@ -40,7 +40,7 @@ static int open_unnamed(const struct rb_output *output)
     return access(OWN_FILES, F_OK) ? -1 : open(folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0644);
 }
 
-/* A name that nobody can have taken: O_EXCL follows no link that lies there. */
+/* A new name that no other process can have prepared: O_EXCL follows no link. */
 static int open_temporary(struct rb_output *output, const struct stat *old, struct rb_why *why)
 {
     uint64_t random = 0;
@@ -73,7 +73,7 @@ static int open_path(struct rb_output *output, struct rb_why *why)
         output->target = rb_string(output->path);
     if (output->target)
         return open_temporary(output, there ? &status : NULL, why);
-    /* no regular file, or a link to what is not there yet */
+    /* no regular file, or a link to a missing file */
     output->fd = open(output->path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     return output->fd < 0 ? failed("create", output->path, why) : 0;
 }
@@ -107,7 +107,7 @@ int rb_output_add(struct rb_output *output, const void *bytes, size_t size, stru
     return rb_file_put(output->fd, bytes, size) < 0 ? failed("write", output->path, why) : 0;
 }
 
-/* On disk, under its name, and the name on disk. */
+/* Sync the file, give it its name, and sync the name. */
 static int settle(const struct rb_output *output, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *folder = folder_of(output);

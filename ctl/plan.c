@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What-if: how a job would run on so many devices, and what going there would cost.
+/* What-if: how a job would run on given numbers of devices, and what the move there would cost.
  *
- * The job is compiled as at submit.  Devices and links come from a cluster file, or are those that
- * nodes have measured where the job is one that they have; without either, and for devices of which
+ * The job is compiled as at submit.  Devices and links come from a cluster file, or, for a
+ * submitted job, are those that its nodes have measured.  Without either, and for devices of which
  * only a speed is known, a microbatch is timed here, on one device of the job's kind.  The report
  * is one JSON value; plan_page.c makes the table from it. */
 #include "base/arena.h"
@@ -28,7 +28,7 @@ struct plan {
     uint32_t counts[MOST_COUNTS];
     size_t n_counts;
     const char *name;             /* of the job */
-    Rb__JobFile *file;            /* where it is from */
+    Rb__JobFile *file;            /* the file that the job is from */
     Rb__Spec *spec;               /* the file's, or what was submitted */
     struct rb_timing_place place; /* a device of the kind that the job wants */
     struct rb_why nowhere;        /* why there is none here; empty: there is */
@@ -117,15 +117,15 @@ static int time_here(struct plan *plan, struct rb_why *why)
     return 0;
 }
 
-/* What was timed with the job says more than what nodes measured when they started, and of GPUs
- * nothing else does. */
+/* Times taken with the job are better than what nodes measured when they started, and for GPUs
+ * there is nothing else. */
 static void fill_inside(struct plan *plan)
 {
     for (uint32_t n = 0; plan->inside.bandwidth > 0 && n < plan->cluster.n_nodes; n++)
         plan->cluster.nodes[n].inside = plan->inside;
 }
 
-/* As many devices as are asked about, all like the one that was timed. */
+/* Assume as many devices as are asked about, all like the timed one. */
 static void assume_here(struct plan *plan)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN), pages = sysconf(_SC_PHYS_PAGES);
@@ -158,7 +158,7 @@ static int ask_cluster(const struct rb_session *session, struct plan *plan, stru
     return rb_cluster_parse("what nodes have measured", text, strlen(text), &plan->cluster, why);
 }
 
-/* The job, and its devices where they are known. */
+/* Reads the job from its file, and its devices where they are known. */
 static int look_at_file(struct plan *plan, const char *path, const char *const *overrides, int n,
                         struct rb_why *why)
 {
@@ -171,9 +171,9 @@ static int look_at_file(struct plan *plan, const char *path, const char *const *
     return 0;
 }
 
-/* As submit chooses: a GPU before a core where both may train it.  Where only GPUs may, and there
- * is none here, a job is compiled for one all the same, and a cluster file has to say what it does.
- */
+/* Chooses as submit does: a GPU before a core where both may train the job.  Where only GPUs may,
+ * and there is none here, the job is still compiled for one, and a cluster file must give its
+ * speed. */
 static int look_for_place(struct plan *plan, struct rb_why *why)
 {
     const char *kind = plan->spec->devices ? plan->spec->devices->kind : NULL;

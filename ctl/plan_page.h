@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The report of `rubatoctl plan` for people: a table of the candidates, and why each is what it is.
+/* The report of `rubatoctl plan` for people: a table of the candidates, and the reason for each
+ * verdict.
  *
  * plan > [plan_page] > page, table */
 #ifndef RB_CTL_PLAN_PAGE_H

@@ -21,7 +21,7 @@ enum { SLOWEST = 10 };
 
 /* ---- What to run ---- */
 
-/* On a device of the kind that it trains on. */
+/* Compile the job for a device of the kind that it trains on. */
 static int compile_job(struct rb_session *session, const char *name,
                        struct rb_timing_place *ret_place, struct rb_compiled *ret_compiled,
                        struct rb_why *why)
@@ -39,7 +39,7 @@ static int compile_job(struct rb_session *session, const char *name,
     return err;
 }
 
-/* A model alone: as on a core, one sample where nobody says how many. */
+/* Compile a model alone: for a core, with one sample where no number is given. */
 static int compile_model(const char *path, struct rb_import_options *options,
                          struct rb_timing_place *ret_place, struct rb_compiled *ret_compiled,
                          struct rb_why *why)
@@ -211,7 +211,7 @@ static int run(const struct rb_timing_place *place, const struct rb_compiled *co
     return 0;
 }
 
-/* The sizes that were asked for; RB_EXIT_USAGE and a sentence on stderr where they cannot be. */
+/* The requested sizes; RB_EXIT_USAGE and a sentence on stderr where they are not valid. */
 static int read_sizes(struct rb_session *session, const struct rb_arguments *arguments,
                       struct rb_import_options *ret_options)
 {

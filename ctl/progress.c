@@ -39,8 +39,8 @@ void rb_progress_line(const json_t *status, struct rb_buffer *out)
     }
 }
 
-/* Of a line that is drawn over the one before: what goes on below would stay.  The last column
- * makes some terminals go on. */
+/* Width of a line that is drawn over the one before: text that wraps to the next row would stay.
+ * Some terminals wrap after the last column. */
 static int width_of(FILE *terminal)
 {
     struct winsize size;

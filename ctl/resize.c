@@ -10,7 +10,7 @@
 
 /* ---- The receipt ---- */
 
-/* Its fields in the order and spelling that scripts rely on, and as facts spell them. */
+/* The receipt's fields in the order and spelling that scripts rely on, and their names in facts. */
 static const struct {
     const char *name, *fact;
 } receipt_fields[] = {
@@ -43,7 +43,7 @@ static json_t *spell_receipt(const json_t *fact)
     return receipt;
 }
 
-/* How the new set runs, and why so where the planner chose it. */
+/* How the new set runs, and the reason where the planner chose it. */
 static void add_plan(json_t *receipt, const json_t *plan)
 {
     const char *summary = rb_value_text(plan, "summary", NULL);
@@ -83,7 +83,7 @@ static void print_receipt(const struct rb_session *session, const json_t *receip
     rb_page_print(session, &page);
 }
 
-/* Nothing changed, so nothing was paid: a receipt of zeros says so to a script. */
+/* Nothing changed, so nothing was paid: for scripts the receipt is all zeros. */
 static int print_unchanged(const struct rb_session *session, const char *job, const json_t *reply)
 {
     int64_t devices = rb_value_integer(reply, "want", 0);
@@ -271,7 +271,7 @@ int rb_shrink(struct rb_session *session, const struct rb_arguments *arguments)
     return change(session, arguments, "shrink");
 }
 
-/* Devices that are named are counted, too. */
+/* Named devices are also counted. */
 int rb_resize(struct rb_session *session, const struct rb_arguments *arguments)
 {
     const char *want = rb_arguments_value(arguments, "want");

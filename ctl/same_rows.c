@@ -7,14 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Times, devices and configurations are what may differ; a step is redone where a death broke it
- * off. */
+/* Times, devices and configurations may differ, and so may redone: a step that a death breaks off
+ * is redone. */
 static const char *const columns[] = {"loss",    "grad_norm", "lr",        "first_sample",
                                       "samples", "skipped",   "eval_loss", "eval_accuracy"};
 
 struct page {
     const json_t *columns, *rows;
-    size_t at; /* the row to come */
+    size_t at; /* the next row */
 };
 
 static struct page page_of(const json_t *reply)
@@ -37,7 +37,7 @@ static void see_devices(struct rb_devices_seen *seen, const struct page *page)
         seen->most = n;
 }
 
-/* Null for what is not there. */
+/* Null for a missing value. */
 static json_t *value_of(json_t *row, const char *column)
 {
     json_t *value = json_object_get(row, column);
@@ -76,7 +76,7 @@ static void add_step(struct rb_same_rows *same, const struct page *there, const 
     compare(same, there, again);
 }
 
-/* Up to where both are known: one that has no rows at all behind `after` has none to come. */
+/* The step up to which both are known: if `there` has no rows behind `after`, none will come. */
 static int64_t end_of(const struct page *there, const struct page *again)
 {
     const size_t n = json_array_size(there->rows), m = json_array_size(again->rows);

@@ -68,7 +68,8 @@ int rb_session_usage(const struct rb_session *session, const char *format, ...)
     return RB_EXIT_USAGE;
 }
 
-/* What facts and rows answer, though rubatod may wait for a silent node for half a minute. */
+/* Does the method only read facts and rows?  Even so rubatod may wait half a minute for a silent
+ * node. */
 static bool only_reads(const char *method)
 {
     static const char *const reads[] = {"version", "get",  "status",  "describe", "events",
@@ -80,8 +81,8 @@ static bool only_reads(const char *method)
     return false;
 }
 
-/* How long a call may be quiet: so long, or until the deadline, which is for what is waited for:
- * whoever is there is heard all the same. */
+/* How long a call may be quiet: `most`, or until the deadline.  The deadline limits the waiting, so
+ * a call has at least HEARD_MS, in which a rubatod that is there answers. */
 static int64_t quiet_until(int64_t most, uint64_t deadline)
 {
     uint64_t now = rb_clock_ns();
@@ -98,7 +99,7 @@ static bool is_over(uint64_t deadline)
     return deadline && rb_clock_ns() >= deadline;
 }
 
-/* It was not --timeout that ended it: rubatod was silent, or etcd was to it. */
+/* The call was ended not by --timeout but by the silence of rubatod, or of etcd towards rubatod. */
 static int unknown(const char *method, struct rb_why *why)
 {
     struct rb_why told = *why;
@@ -120,7 +121,7 @@ static int call(const struct rb_session *session, const char *method, json_t *bo
     uint64_t start = rb_clock_ns();
     int err;
 
-    do { /* RB_EAGAIN: nothing was done, so anything may be asked again */
+    do { /* RB_EAGAIN: nothing was done, so any request may be repeated */
         one.quiet_ms = quiet_until(quiet_ms, deadline);
         err = rb_client_call(&one, ret_body, why);
     } while (err == RB_EAGAIN && rb_clock_ns() - start < (uint64_t)GRACE_MS * 1000000 &&
@@ -129,7 +130,7 @@ static int call(const struct rb_session *session, const char *method, json_t *bo
     return err == RB_ETIMEOUT && !is_over(deadline) ? unknown(method, why) : err;
 }
 
-/* Ten minutes are for a large model, which is compiled. */
+/* Ten minutes leave time for compiling a large model. */
 int rb_session_call(const struct rb_session *session, const char *method, json_t *body,
                     uint64_t deadline, json_t **ret_body, struct rb_why *why)
 {
@@ -162,7 +163,8 @@ int rb_session_spec(const struct rb_session *session, const char *job, Rb__Spec 
     return err;
 }
 
-/* A rubatod that is being restarted, or a cluster that is choosing its leader. */
+/* Is the cause perhaps a rubatod that is being restarted, or a cluster that is electing its
+ * leader? */
 static bool may_come_back(int err)
 {
     return err == RB_EUNREACHABLE || err == RB_EAGAIN || err == RB_ETIMEOUT;
@@ -204,7 +206,7 @@ void rb_session_heed_ends(const struct rb_session *session)
     sigemptyset(&set);
     sigaddset(&set, SIGINT);
     for (size_t i = 0; i < RB_COUNT(ends); i++)
-        if (!rb_signal_ignored(ends[i])) /* blocked it would be heard all the same */
+        if (!rb_signal_ignored(ends[i])) /* blocking it would make it heard */
             sigaddset(&set, ends[i]);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signalfd(session->to.interrupt_fd, &set, 0);

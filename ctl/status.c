@@ -35,7 +35,7 @@ static void add_progress(struct rb_table *page, const json_t *status)
         rb_page_add(page, "throughput", "%s samples/s", rb_human_count(rate, text));
 }
 
-/* ", 16 microbatches of 20.5 ms", and of a straggler what the others take */
+/* ", 16 microbatches of 20.5 ms", and for a straggler the time of the others */
 static void say_share(const json_t *device, char *text, size_t room)
 {
     int64_t share = rb_value_integer(device, "microbatches", -1);
@@ -141,7 +141,7 @@ int rb_status(struct rb_session *session, const struct rb_arguments *arguments)
     return RB_EXIT_DONE;
 }
 
-/* Facts as they are have no table: YAML is their readable form. */
+/* Raw facts have no table: YAML is their readable form. */
 int rb_describe(struct rb_session *session, const struct rb_arguments *arguments)
 {
     json_t *reply = NULL;

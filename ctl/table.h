@@ -18,8 +18,8 @@ struct rb_table {
 /* Append one cell, copied; a row ends after `columns` of them. */
 void rb_table_add(struct rb_table *table, const char *text);
 
-/* Columns are as wide as their widest cell and two spaces apart; those whose letter in `align` is
- * 'r' stand at the right.  Widths count characters, not bytes; control characters become '?'. */
+/* Columns are as wide as their widest cell and two spaces apart; columns whose letter in `align` is
+ * 'r' are right-aligned.  Widths count characters, not bytes; control characters become '?'. */
 void rb_table_print(const struct rb_table *table, const char *align, struct rb_buffer *out);
 void rb_table_done(struct rb_table *table);
 

@@ -34,7 +34,8 @@ static void add_number(struct rb_buffer *out, uint64_t number, int bytes)
         rb_buffer_add(out, &(uint8_t){(uint8_t)number}, 1);
 }
 
-/* Of bytes that hold such sums themselves the sum would say too little. */
+/* The sum, masked: for bytes that contain such sums themselves, a plain sum would tell too
+ * little. */
 static uint32_t masked(const void *bytes, size_t size)
 {
     uint32_t crc = rb_crc32c(bytes, size);
@@ -58,7 +59,7 @@ static void add_record(struct rb_buffer *out, const Rb__Tensorboard__Event *even
 
 /* ---- Events ----------------------------------------------------------------------------------*/
 
-/* What a column is called there, and what it is multiplied with. */
+/* A column's name in TensorBoard, and its factor. */
 static const struct curve {
     const char *column, *tag;
     double times;
@@ -88,7 +89,7 @@ void rb_tensorboard_begin(int64_t time, struct rb_buffer *out)
     add_record(out, &event);
 }
 
-/* Of yes and no 1 and 0. */
+/* The cell's number; yes and no are 1 and 0. */
 static double number_of(const json_t *cells, const char *column)
 {
     return rb_value_true(cells, column) ? 1 : rb_value_real(cells, column, 0);

@@ -3,9 +3,9 @@
  *
  * metrics > [tensorboard] > FOLDER/events.out.tfevents.SECONDS.JOB
  *
- * The file follows from the rows alone, byte for byte: written anew it is the same as far as it
- * goes, so that a TensorBoard that reads it meanwhile notices nothing.  Of what ends in the middle
- * of a record TensorBoard takes the records before. */
+ * The file follows from the rows alone, byte for byte: a file that is written anew begins with the
+ * same bytes, so a TensorBoard that reads it meanwhile notices nothing.  Where a file ends in the
+ * middle of a record, TensorBoard takes the records before it. */
 #ifndef RB_CTL_TENSORBOARD_H
 #define RB_CTL_TENSORBOARD_H
 
@@ -17,25 +17,25 @@
 
 /* ---- Bytes ---- */
 
-/* CRC-32C (Castagnoli), as records have it. */
+/* CRC-32C (Castagnoli), the checksum of records. */
 uint32_t rb_crc32c(const void *bytes, size_t size);
 
-/* What a file begins with; time: ms since 1970. */
+/* The beginning of a file; time: ms since 1970. */
 void rb_tensorboard_begin(int64_t time, struct rb_buffer *out);
 
-/* An event with a curve's point for each column that is known and has a number here. */
+/* An event with a point for each known column that has a number in this row. */
 void rb_tensorboard_row(const json_t *columns, const json_t *row, struct rb_buffer *out);
 
 /* ---- The file ---- */
 
 struct rb_tensorboard {
     const char *folder, *job;
-    char *path; /* NULL: there was no row yet, and there is no file */
+    char *path; /* NULL: there is no row yet, and no file */
     int fd;
     int64_t rows, first, last; /* first, last: steps */
 };
 
-/* Rows of one reply, behind those before. */
+/* Append the rows of one reply. */
 int rb_tensorboard_add(struct rb_tensorboard *board, const json_t *columns, const json_t *rows,
                        struct rb_why *why);
 void rb_tensorboard_done(struct rb_tensorboard *board);

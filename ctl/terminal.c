@@ -15,13 +15,13 @@
 #include <string.h>
 #include <unistd.h>
 
-/* So long the bytes of one key may be apart, as over a slow line. */
+/* ESCAPE_MS: how far apart the bytes of one key may arrive, over a slow line. */
 enum { RED = 1, ESCAPE_MS = 100 };
 
 struct rb_terminal {
     SCREEN *screen;
     bool blocks;
-    void (*quit)(int); /* what SIGQUIT did before: it would leave the terminal as it is */
+    void (*quit)(int); /* SIGQUIT's old action, which would not restore the terminal */
 };
 
 static bool moves_cursor(void)
@@ -54,7 +54,7 @@ int rb_terminal_open(struct rb_terminal **ret_terminal, struct rb_why *why)
 
     if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
         return rb_why_set(why, RB_EINVAL, "it needs a terminal");
-    setlocale(LC_CTYPE, ""); /* numbers stay as they are */
+    setlocale(LC_CTYPE, ""); /* the format of numbers is unchanged */
     screen = newterm(NULL, stdout, stdin);
     if (screen && !moves_cursor()) {
         endwin();
@@ -109,7 +109,7 @@ void rb_terminal_draw(struct rb_terminal *terminal, const struct rb_lines *lines
     erase();
     for (size_t i = 0; i < lines->n; i++) {
         attrset((int)attribute(lines->line[i].look));
-        move((int)i, 0); /* where a line with wide characters may have run over into */
+        move((int)i, 0); /* a line with wide characters may have run over into this one */
         clrtoeol();
         addstr(lines->line[i].text);
     }
@@ -159,7 +159,7 @@ int rb_terminal_press(struct rb_terminal *terminal, int interrupt_fd, int ms,
     n = poll(fds, 2, ms);
     if (n > 0 && fds[1].revents)
         return rb_why_set(why, RB_ECANCELED, "interrupted");
-    if (n < 0 && errno == EINTR) /* a signal: most often the size has changed */
+    if (n < 0 && errno == EINTR) /* a signal: mostly a change of size */
         *ret_press = RB_PRESS_RESIZED;
     if (n <= 0)
         return 0;

@@ -28,7 +28,7 @@ int rb_timing_first(const char *kind, struct rb_timing_place *ret_place, struct 
     return err ? rb_why_add(why, RB_ENOTFOUND, "nothing can be timed here") : 0;
 }
 
-/* A class begins with the kind. */
+/* A numeric class begins with the kind. */
 int rb_timing_find(const char *numeric_class, struct rb_timing_place *ret_place, struct rb_why *why)
 {
     struct rb_timing_place place;

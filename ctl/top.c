@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes on, on all of a terminal: asked for every second, until `q`. */
+/* The state of the cluster on a whole terminal: asked for every second, until `q`. */
 #include "base/arena.h"
 #include "base/clock.h"
 #include "ctl/terminal.h"
@@ -11,19 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of `metrics` at a time; events that are kept; how long a rubatod may be silent, which itself
- * waits 5 s for the rows of a node. */
+/* PAGE: rows of `metrics` at a time; EVENTS: events that are kept; PATIENCE_MS: how long rubatod
+ * may be silent, which itself waits 5 s for the rows of a node. */
 enum { EVERY_MS = 1000, PAGE = 4096, EVENTS = 16, PATIENCE_MS = 6000 };
 
 struct top {
     const struct rb_session *session;
     bool alone; /* the job was named: there is no list behind it */
-    char *job;  /* as it is named, then its id; NULL: all of them */
+    char *job;  /* its name, then its id; NULL: all jobs */
     json_t *jobs, *nodes, *devices, *status, *events;
     char *last_event; /* key */
     struct rb_history history;
     int64_t configuration; /* that trained when the rows were asked for */
-    uint64_t heard;        /* unix ms: when all of it was so */
+    uint64_t heard;        /* unix ms: when all of this was the state */
     char *chosen;
     enum rb_top_order order;
     bool help;
@@ -40,7 +40,7 @@ static int ask(const struct top *top, const char *method, json_t *body, json_t *
     return rb_session_call(top->session, method, body, deadline, ret_reply, why);
 }
 
-/* A list in the place of the old one. */
+/* Replaces the old list by a new one. */
 static int ask_list(const struct top *top, const char *kind, json_t **list, struct rb_why *why)
 {
     json_t *reply = NULL;
@@ -83,8 +83,9 @@ static int ask_status(struct top *top, struct rb_why *why)
     return 0;
 }
 
-/* Those that came since, and at first as many as are kept; and anew with each configuration, which
- * may have begun with a fall back that is made up for already. */
+/* Ask for the rows since the last ones, at first for as many as are kept.  Each new configuration
+ * asks for all anew, because it may have begun with a fall back that the job has made up for
+ * already. */
 static int ask_rows(struct top *top, struct rb_why *why)
 {
     const int64_t step = rb_value_integer(top->status, "step", 0);
@@ -128,13 +129,13 @@ static int ask_events(struct top *top, struct rb_why *why)
     return 0;
 }
 
-/* Without which there is nothing to show. */
+/* The first reply, without which there is nothing to show. */
 static int ask_first(struct top *top, struct rb_why *why)
 {
     return top->job ? ask_status(top, why) : ask_all(top, why);
 }
 
-/* All that the view shows; what cannot be had is said, and what was there stays. */
+/* Ask for all that the view shows.  A failure is shown, and the old values stay. */
 static int look(struct top *top, struct rb_why *why)
 {
     int err = ask_first(top, why), others;
@@ -242,7 +243,7 @@ static int ms_until(uint64_t time)
     return time > now ? (int)((time - now) / 1000000) + 1 : 0;
 }
 
-/* Until somebody wants to leave. */
+/* Run until the user leaves. */
 static int run(struct top *top, struct rb_terminal *terminal, struct rb_why *why)
 {
     int err = look(top, why);

@@ -88,7 +88,7 @@ const char *rb_top_move(const struct rb_top_seen *seen, int by)
 
     at = at >= n ? n - 1 : at;
     id = rb_value_text(json_array_get(list, (size_t)(at < 0 ? 0 : at)), "id", NULL);
-    json_decref(list); /* the jobs themselves are those of `seen` */
+    json_decref(list); /* the jobs belong to `seen` */
     return id;
 }
 
@@ -118,7 +118,7 @@ static void add_jobs(const struct rb_top_page *page, int most)
 
 /* ---- Nodes -----------------------------------------------------------------------------------*/
 
-/* Devices of a node, and how many of them some job has or are sick. */
+/* The devices of a node, how many of them jobs have, and how many are sick. */
 struct devices {
     int64_t all, used, sick;
 };
@@ -128,7 +128,7 @@ static bool is_of(const json_t *device, const char *node)
     return !node || strcmp(rb_value_text(device, "node", ""), node) == 0;
 }
 
-/* node NULL: of all nodes. */
+/* node NULL: the devices of all nodes. */
 static struct devices count_devices(const struct rb_top_seen *seen, const char *node)
 {
     struct devices devices = {0};

@@ -34,7 +34,7 @@ static void add_head(const struct rb_top_page *page, double median, double slow)
                      median, slow);
 }
 
-/* Behind a bar where there is room for one. */
+/* The progress line, behind a bar where there is room. */
 static void add_progress(const struct rb_top_page *page)
 {
     const int64_t step = rb_value_integer(page->seen->status, "step", 0);
@@ -57,7 +57,7 @@ static void add_progress(const struct rb_top_page *page)
     rb_buffer_done(&line);
 }
 
-/* How much of a step it computes. */
+/* A device, and how much of a step it computes. */
 static void add_device(const struct rb_top_page *page, const json_t *device, double step_ms)
 {
     const double share = rb_value_real(device, "microbatches", NAN);
@@ -101,7 +101,7 @@ static void add_devices(const struct rb_top_page *page, double step_ms, int most
     }
 }
 
-/* The newest ones. */
+/* The newest events. */
 static void add_events(const struct rb_top_page *page, int most)
 {
     const size_t n = json_array_size(page->seen->events);

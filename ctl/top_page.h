@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of what `top` shows, and what they have in common.
+/* The parts of the screen of `top`, and what they share.
  *
  * top_view > [top_page]: top_all, top_job > lines
  *
@@ -16,7 +16,7 @@ struct rb_top_page {
     struct rb_lines *out;
 };
 
-/* Lines that are left, but for so many that something else will want. */
+/* Lines that are left, minus `kept` lines for other parts. */
 int rb_top_room(const struct rb_top_page *page, int kept);
 
 void rb_top_blank(const struct rb_top_page *page);

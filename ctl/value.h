@@ -19,7 +19,7 @@ int64_t rb_value_count(const json_t *object, const char *key); /* a list's lengt
 /* A row of metrics as an object, its cells by the names of their columns; json_decref it. */
 json_t *rb_value_row(const json_t *columns, const json_t *row);
 
-/* Its whole number in one column. */
+/* The integer of a row in one column. */
 int64_t rb_value_cell(const json_t *columns, const json_t *row, const char *column,
                       int64_t otherwise);
 

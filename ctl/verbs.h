@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of verbs: what there is, what it takes, what it is for.  `help` prints it. */
+/* The table of verbs: which there are, what each takes, what it is for.  `help` prints it. */
 #ifndef RB_CTL_VERBS_H
 #define RB_CTL_VERBS_H
 
 #include "ctl/arguments.h"
 #include "ctl/session.h"
 
-/* What -o may ask of it. */
+/* What -o may ask of a verb. */
 enum rb_prints {
     RB_PRINTS_VALUES, /* table, json, yaml */
     RB_PRINTS_ROWS,   /* csv, json */
-    RB_PRINTS_LINES,  /* as they are */
+    RB_PRINTS_LINES,  /* lines, unchanged */
 };
 
 struct rb_verb {
@@ -27,13 +27,13 @@ struct rb_verb {
 /* Ends with a NULL name. */
 extern const struct rb_verb rb_verbs[];
 
-/* The verb that the first of n words name, and how many they are; NULL: none. */
+/* The verb named by the first of n words; *ret_used: by how many.  NULL: none. */
 const struct rb_verb *rb_verbs_find(const char *const *words, int n, int *ret_used);
 
 /* Whether some verb begins with this word ("model", "node"). */
 bool rb_verbs_group(const char *word);
 
-/* Say that there is none of this name, and which may have been meant; returns the exit code. */
+/* Say that there is no verb of this name, and which may have been meant; returns the exit code. */
 int rb_verbs_unknown(const struct rb_session *session, const char *text);
 
 /* All verbs, or those that begin with `word`. */

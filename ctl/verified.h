@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What came of training a job once more, in words and as JSON.
+/* The result of training a job once more, in words and as JSON.
  *
  * verify > [verified] > stdout
  *

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Train what a job has trained once more, on other devices, and compare.
+/* Train the steps of a job once more, on other devices, and compare.
  *
- *     `repeat` > its rows beside the job's, as they come > of a job that is done the weights, too >
+ *     `repeat` > its rows beside the job's, as they come > the weights too, if the job is done >
  *     `delete`
  *
- * However it ends, what was started for it is deleted. */
+ * However verify ends, the job that it started is deleted. */
 #include "base/arena.h"
 #include "base/clock.h"
 #include "ctl/progress.h"
@@ -19,18 +19,18 @@
 
 enum { PAGE = 4096, POLL_MS = 200, NAME_MOST = 63 };
 
-/* For beginning and end, in which nobody else is heard. */
+/* Limit for the calls at the beginning and the end, during which ctrl-c is not read. */
 static const uint64_t SHORT_NS = UINT64_C(30) * 1000000000;
 
 struct verify {
     const struct rb_session *session;
     char *id, *name;         /* the job's */
-    char *again_id, *called; /* of what is trained for it; NULL: nothing yet */
-    char *reason;            /* the last that was said of why that waits */
+    char *again_id, *called; /* of the repeated job; NULL: none yet */
+    char *reason;            /* the last reason printed for its waiting */
     int64_t devices, steps;
     int64_t until; /* the last step to be compared */
-    bool whole;    /* all steps are, and the job is done */
-    bool trained;  /* a row of what is trained again has come */
+    bool whole;    /* all steps are compared, and the job is done */
+    bool trained;  /* a row of the repeated job has come */
     uint64_t deadline;
     struct rb_verified verified;
 };
@@ -85,7 +85,7 @@ static int start(struct verify *verify, struct rb_why *why)
     int err;
 
     rb_session_heed_ends(&session);
-    session.to.interrupt_fd = -1; /* read behind it, when there is something to delete */
+    session.to.interrupt_fd = -1; /* read after it, when there is something to delete */
     err = rb_session_call(&session, "repeat",
                           json_pack("{s:s,s:s,s:I}", "job", verify->id, "name", name, "devices",
                                     (json_int_t)verify->devices),
@@ -101,7 +101,8 @@ static int start(struct verify *verify, struct rb_why *why)
     return 0;
 }
 
-/* Also behind ctrl-c, which would end the call. */
+/* Delete the repeated job, also after ctrl-c, which is ignored here because it would end the
+ * call. */
 static void end(const struct verify *verify)
 {
     struct rb_session session = *verify->session;
@@ -145,7 +146,7 @@ static int compare_rows(struct verify *verify, bool *ret_more, struct rb_why *wh
     return err;
 }
 
-/* Why it waits, each reason once. */
+/* Print why the repeated job waits, each reason once. */
 static void say_reason(struct verify *verify, struct rb_progress *progress, const json_t *status)
 {
     const char *reason = rb_value_text(status, "reason", NULL);
@@ -190,7 +191,8 @@ static int look(struct verify *verify, struct rb_progress *progress, bool *ret_o
     return err;
 }
 
-/* Where the weights are to be compared it has to be done. */
+/* Is the comparison of rows complete?  Where the weights are compared too, the repeated job must be
+ * done. */
 static bool is_settled(const struct verify *verify, bool over)
 {
     const struct rb_same_rows *rows = &verify->verified.rows;
@@ -215,8 +217,8 @@ static int follow(struct verify *verify, struct rb_why *why)
     return err;
 }
 
-/* A checkpoint that is gone has made way for newer ones: who is to go on from it begins with the
- * newest (worker/checkpoint/restore.h). */
+/* Was any row compared?  A missing checkpoint has made way for newer ones, and a job that should go
+ * on from it begins with the newest (worker/checkpoint/restore.h). */
 static int check_compared(const struct verify *verify, struct rb_why *why)
 {
     if (verify->verified.rows.rows)
@@ -288,7 +290,7 @@ static int tell(const struct verify *verify)
     return rb_verified_same(&verify->verified) ? RB_EXIT_DONE : RB_EXIT_FAILED;
 }
 
-/* Of what is interrupted elsewhere something goes on. */
+/* Other verbs say on ctrl-c that the job goes on; here nothing goes on. */
 static int fail(const struct rb_session *session, int err, const struct rb_why *why)
 {
     if (err != RB_ECANCELED)

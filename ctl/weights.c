@@ -40,12 +40,12 @@ int rb_weights_fetch(const struct rb_session *session, const char *job, rb_clien
     uint64_t start = rb_clock_ns();
     int err;
 
-    do { /* RB_EAGAIN: nothing came, as the state is on its way to where it is kept */
+    do { /* RB_EAGAIN: nothing came, because the state is on its way to where it is kept */
         err = rb_client_call(&call, ret_reply, why);
     } while (err == RB_EAGAIN && rb_clock_ns() - start < (uint64_t)PARK_MS * 1000000 &&
              !(err = rb_session_sleep(session, RETRY_MS, 0, why)));
     json_decref(body);
-    if (err == RB_ETIMEOUT) /* of rubatod or a node, and not of a --timeout */
+    if (err == RB_ETIMEOUT) /* from the silence of rubatod or a node, not from a --timeout */
         err = RB_EUNREACHABLE;
     if (!err && rb_value_integer(*ret_reply, "bytes", -1) != (int64_t)counted.bytes) {
         err = rb_why_set(why, RB_EIO, "%" PRIu64 " bytes came of %" PRId64, counted.bytes,

@@ -7,15 +7,15 @@
 
 #include "ctl/session.h"
 
-/* Each piece in its order; what `piece` returns ends it if it is not 0.  While the state is on its
- * way to where it is kept it is asked for again, for two minutes.  *ret_reply: {step, bytes,
- * notes?}. */
+/* Calls `piece` with each piece in order; a result other than 0 ends the fetch.  While the state is
+ * on its way to where it is kept the request is repeated, for two minutes.  *ret_reply: {step,
+ * bytes, notes?}. */
 int rb_weights_fetch(const struct rb_session *session, const char *job, rb_client_piece *piece,
                      void *context, json_t **ret_reply, struct rb_why *why);
 
 enum { RB_WEIGHTS_SHA256 = 65 }; /* in hexadecimal, ended */
 
-/* Of what `export` would write, and the step whose weights these are. */
+/* The SHA-256 of the file that `export` would write, and the step of its weights. */
 int rb_weights_sha256(const struct rb_session *session, const char *job,
                       char ret_text[RB_WEIGHTS_SHA256], int64_t *ret_step, struct rb_why *why);
 

@@ -13,7 +13,8 @@ static void indent(struct rb_buffer *out, int depth)
         rb_buffer_text(out, "  ");
 }
 
-/* As few digits as make this number again, and no exponent where those before the point suffice. */
+/* The fewest digits that read back as this number, and no exponent where the digits before the
+ * point suffice. */
 static void put_real(struct rb_buffer *out, double x)
 {
     bool plain = fabs(x) >= 1 && fabs(x) < 1e15;
@@ -58,7 +59,7 @@ static bool is_nested(const json_t *json)
            (json_is_array(json) && json_array_size(json));
 }
 
-/* Short arrays of scalars stay on one line; depth -1: everything does. */
+/* Short arrays of scalars stay on one line; with depth -1 everything does. */
 static bool on_one_line(const json_t *json, int depth)
 {
     const json_t *element;
@@ -157,7 +158,7 @@ static void put_yaml_scalar(struct rb_buffer *out, const json_t *json)
         put_scalar(out, json);
 }
 
-/* At the start of a line's content; `depth` is what further lines are indented by. */
+/* At the start of a line's content; `depth`: the indentation of further lines. */
 static void put_yaml(struct rb_buffer *out, const json_t *json, int depth)
 {
     bool object = json_is_object(json), first = true;

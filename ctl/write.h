@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON values as text: indented JSON, and block YAML that reads back as the same value.  Numbers
- * have as few digits as bring back the same bits.
+ * have the fewest digits that read back as the same bits.
  *
  * session (-o json, -o yaml), metrics > [write] > stdout */
 #ifndef RB_CTL_WRITE_H
