@@ -154,7 +154,7 @@ int main(int argc, char **argv)
 {
     const char *endpoint = getenv("RUBATO_ENDPOINT"), *tls = getenv("RUBATO_TLS");
     struct rb_session session = {
-        .to = {endpoint && endpoint[0] ? endpoint : "unix:/run/rubato/rubatod.sock",
+        .to = {endpoint && endpoint[0] ? endpoint : "unix:/var/lib/rubato/rubatod.sock",
                tls && tls[0] ? tls : NULL, -1},
         .out = stdout,
         .err = stderr,

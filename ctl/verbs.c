@@ -47,9 +47,8 @@ const struct rb_verb rb_verbs[] = {
     {"cancel", "JOB [--now]", "end a job, state kept; --now: at once, without", "now", 1, 1, false,
      rb_cancel},
     {"delete", "JOB", "forget a job; it is cancelled first", "", 1, 1, false, rb_delete},
-    {"checkpoint", "JOB [--wait [--timeout T]]",
-     "write a checkpoint now, also of what is paused", "wait timeout=", 1, 1, false,
-     rb_checkpoint},
+    {"checkpoint", "JOB [--wait [--timeout T]]", "write a checkpoint now, also of what is paused",
+     "wait timeout=", 1, 1, false, rb_checkpoint},
     {"export", "JOB --out FILE", "the weights as safetensors", "out=", 1, 1, false, rb_export},
     {"metrics", "JOB [--follow] [--lost | --tensorboard FOLDER]",
      "a row per committed step, or also those of steps done again: csv, or -o json; or curves",
@@ -135,7 +134,8 @@ int rb_verbs_help(FILE *out, const char *word)
         shown++;
     }
     if (!word)
-        fputs("\nEndpoint: --endpoint, else RUBATO_ENDPOINT, else unix:/run/rubato/rubatod.sock.\n"
+        fputs("\nEndpoint: --endpoint, else RUBATO_ENDPOINT, else "
+              "unix:/var/lib/rubato/rubatod.sock.\n"
               "Certificates for tls: ca.crt, tls.crt and tls.key in --tls, else RUBATO_TLS.\n"
               "T: seconds, or 90s 5m 2h 1m30s.\n"
               "Exit: 0 done, 1 the job failed, 2 usage, 3 not found, 4 refused, 5 unreachable,\n"
