@@ -31,7 +31,8 @@ void scene_put_job(struct scene *scene, const char *state)
     scene_put(scene, "jobs/j/state", state);
 }
 
-/* members: "a:0" a fresh one, "a:0=W" the process W, "*" behind it: it restores. */
+/* members: "a:0" a fresh process, "a:0=W" the process W; with "*" behind it, the member
+ * restores. */
 void scene_put_configuration(struct scene *scene, unsigned number, const char *state,
                              const char *members)
 {

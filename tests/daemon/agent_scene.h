@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent of node "a": facts are written as JSON, processes are a table, what comes out is
+/* The agent of node "a": facts are written as JSON, processes are a table, and the actions are
  * compared as text, one word an action: "spawn:0:2" is device 0 for configuration 2. */
 #ifndef RB_TESTS_DAEMON_AGENT_SCENE_H
 #define RB_TESTS_DAEMON_AGENT_SCENE_H
@@ -26,13 +26,14 @@ struct scene {
 void scene_put(struct scene *scene, const char *key, const char *value);
 void scene_put_job(struct scene *scene, const char *state);
 
-/* members: "a:0" a fresh one, "a:0=W" the process W, "*" behind it: it restores. */
+/* members: "a:0" a fresh process, "a:0=W" the process W; with "*" behind it, the member
+ * restores. */
 void scene_put_configuration(struct scene *scene, unsigned number, const char *state,
                              const char *members);
 void scene_put_report(struct scene *scene, const char *place, const char *worker, const char *state,
                       unsigned spawned_for);
 
-/* A process of ours that has said Hello. */
+/* A process of this node that has said Hello. */
 struct rb_agent_worker *scene_add_worker(struct scene *scene, const char *name, uint32_t device,
                                          uint32_t spawned_for);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library with the functions of NVML that are used, for GPUs that a file tells of: FAKE_NVML.
+/* A library with the functions of NVML that are used, for GPUs that the file FAKE_NVML describes.
  *
- *     0000:01:00.0 xid 79         an error that the driver tells of, once
+ *     0000:01:00.0 xid 79         an error that the driver reports, once
  *     0000:01:00.0 ecc 3          errors of memory that were not corrected
  *     0000:01:00.0 clocks 64      why the clocks are held down
  *     0000:01:00.0 used 12345     bytes of memory, of 1 GiB

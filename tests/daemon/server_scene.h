@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server whose callers are plain sockets, so that they may say and take whatever they like.  Its
+/* A server whose callers are plain sockets, so that they may send and take whatever they like.  Its
  * times are short and its places few.
  *
- * methods: echo answers at once, large with a piece of LARGE bytes, hold when a test does. */
+ * methods: echo answers at once, large answers with a piece of LARGE bytes, hold answers when a
+ * test does. */
 #ifndef RB_TESTS_DAEMON_SERVER_SCENE_H
 #define RB_TESTS_DAEMON_SERVER_SCENE_H
 
@@ -28,11 +29,11 @@ int scene_teardown(void **state);
 
 int scene_call_in(struct scene *scene); /* the socket of a new caller, which waits for nothing */
 
-/* Say a call, but for its last `less` bytes. */
+/* Send a call, but for its last `less` bytes. */
 void scene_send(int fd, const Rb__Call *call, size_t less);
 void scene_say(int fd, const char *method, size_t less);
 
-/* What the answer is: 0 or its error; of one in pieces the first. */
+/* The answer: 0 or its error; of an answer in pieces the first. */
 int scene_answer(struct scene *scene, int fd);
 int scene_ask(struct scene *scene, int fd); /* echo */
 

@@ -3,12 +3,12 @@
  *
  * seed > [sim] > a story: nodes, rubatods, workers, an etcd, users and what befalls them
  *
- * Everything is an event in one heap; whoever wants chance asks sim_chance.  So a seed is a story,
- * and the same one each time.  What is real: rb_decide, rb_election, rb_agent_decide, shares and
- * schedule, votes, rosters, placements, recoveries, facts and writes.  What is modelled: their
- * hands (sim_rubatod.c, sim_agent*.c), the worker's threads (sim_worker.c and those beside it),
- * links (sim_net.c), etcd (sim_store.c).  Checks (sim_check*.c) look at the truth after each event;
- * the first thing that must not be ends the story. */
+ * Everything is an event in one heap, and all chance comes from sim_chance.  So a seed is a story,
+ * the same one each time.  What is real: rb_decide, rb_election, rb_agent_decide, shares and
+ * schedule, votes, rosters, placements, recoveries, facts and writes.  What is modelled: what
+ * carries their decisions out (sim_rubatod.c, sim_agent*.c), the worker's threads (sim_worker.c and
+ * those beside it), links (sim_net.c), etcd (sim_store.c).  Checks (sim_check*.c) look at the truth
+ * after each event; the first violation ends the story. */
 #ifndef RB_TESTS_DAEMON_SIM_H
 #define RB_TESTS_DAEMON_SIM_H
 
@@ -36,7 +36,7 @@ enum {
     SIM_KINDS = 22,
 };
 
-/* Rules that can be broken on purpose, to see that it is found. */
+/* Rules that can be broken on purpose, to see that the checks find it. */
 #define SIM_BREAKS(X)                                                                              \
     X(NO_FREEZE, "no-freeze", "who froze still takes the last words of the old configuration")     \
     X(NO_GUARDS, "no-guards", "etcd applies every transaction, whatever it was guarded by")        \
@@ -73,16 +73,16 @@ struct sim_store;
 struct sim_conf;
 struct sim_client;
 
-/* What happens at some time.  `stamp` is for `who` to see whether it is still meant. */
+/* What happens at some time.  `stamp` lets `who` see whether the event is still meant. */
 typedef void sim_act(struct sim *sim, void *who, uint64_t stamp, void *what);
 
-/* A job's, as one process or file has it (worker/state/state.h): of each block the weights, and the
- * moments where it is held. */
+/* A job's state, as one process or file has it (worker/state/state.h): the weights of each block,
+ * and the moments where the block is held. */
 struct sim_state {
     int64_t level;
     uint64_t blocks[SIM_BLOCKS], moments[SIM_BLOCKS];
     uint8_t held[SIM_BLOCKS]; /* enum rb_held */
-    bool torn;                /* weights of what is not held may be older */
+    bool torn;                /* weights of blocks that are not held may be older */
 };
 
 struct sim_file {
@@ -100,25 +100,25 @@ struct sim_job {
     bool submitted;
     uint64_t step_us; /* of one microbatch */
     struct sim_state reference[SIM_STEPS + 1];
-    int64_t known; /* how much of the reference is there */
+    int64_t known; /* how many levels of `reference` are computed */
 
     /* The observer's. */
     bool numbers[SIM_NUMBERS]; /* of configurations that there were */
     int64_t published, committed;
     uint32_t fell_back; /* the newest configuration when published steps were lost; 0: they count */
-    uint32_t last_fall; /* the same for good: what ran up to it was not gone on with, */
-    uint32_t fall_before; /* nor what ran up to this one, when what ran up to that began */
+    uint32_t last_fall; /* the same, never reset: what ran up to it was not gone on with, */
+    uint32_t fall_before; /* nor what ran up to this one, when those up to last_fall began */
     uint32_t trains[SIM_STEPS + 1]; /* by level, the configuration that committed it first */
-    bool doubled;                   /* whoever dies, the others have all of its state */
-    uint64_t stepped;               /* when somebody committed a step last */
-    uint64_t able;                  /* since when nothing keeps it from that; 0: something does */
+    bool doubled;                   /* whichever process dies, the others have all of its state */
+    uint64_t stepped;               /* when a process committed a step last */
+    uint64_t able;                  /* since when nothing prevents a step; 0: something does */
 };
 
 struct sim_node {
     char name[4];
     uint32_t devices;
     bool down;          /* the machine */
-    uint64_t stopped;   /* all that runs there stands still: a number of that stop's own; 0: no */
+    uint64_t stopped;   /* all that runs there stands still: the number of that stop; 0: no */
     bool severed;       /* from etcd */
     bool lags;          /* its watch says nothing */
     bool full;          /* no state can be saved there to be parked */
@@ -132,8 +132,8 @@ struct sim_node {
 struct sim {
     uint64_t seed, random, now; /* us */
     enum sim_break broken;
-    bool traces, quiet; /* quiet: nothing befalls anyone any more */
-    char failure[512];  /* the first thing that must not be */
+    bool traces, quiet; /* quiet: no more faults */
+    char failure[512];  /* the first violation */
 
     struct sim_event *heap;
     size_t events, room;
@@ -142,7 +142,7 @@ struct sim {
 
     struct sim_store *store;
     struct sim_client *clients;
-    struct sim_conf *confs;     /* what they have that is not the arena's */
+    struct sim_conf *confs;     /* all, for what they have that is not the arena's */
     struct rb_mirror *observer; /* what etcd holds, at once */
     struct sim_node nodes[SIM_NODES];
     size_t n_nodes;
@@ -155,10 +155,10 @@ struct sim {
     struct sim_file files[SIM_FILES];
     size_t n_files;
     uint64_t calm;            /* no fault begins until then */
-    uint64_t disturbed;       /* when one began or ended last */
-    bool watched;             /* is there somebody to go on beside those who are stopped? */
-    unsigned faults, changes; /* that there were */
-    unsigned seen[SIM_KINDS]; /* of events (sim_check.c) */
+    uint64_t disturbed;       /* when a fault began or ended last */
+    bool watched;             /* does sim_check_stop.c look now? */
+    unsigned faults, changes; /* how many there were */
+    unsigned seen[SIM_KINDS]; /* events by kind (sim_check.c) */
     unsigned succeeded, failed_jobs, others, foreseen;
 };
 
@@ -180,7 +180,7 @@ const struct sim_state *sim_reference(struct sim *sim, struct sim_job *job, int6
 struct sim_job *sim_job(struct sim *sim, const char *id);
 struct sim_node *sim_node(struct sim *sim, const char *name);
 bool sim_same(const struct sim_state *a, const struct sim_state *b); /* both whole */
-/* As far as `part` has it. */
+/* The same, for the blocks that `part` holds. */
 bool sim_agrees(const struct sim_state *part, const struct sim_state *whole);
 uint64_t sim_gradient(const struct sim_state *state, uint32_t microbatch, unsigned block);
 void sim_apply(struct sim_state *state, unsigned block, int64_t level, uint64_t sum, bool skip);
@@ -192,14 +192,14 @@ const struct sim_file *sim_file_get(struct sim *sim, const char *path, int node)
 /* ---- sim_user.c, sim_fault.c, sim_check.c -----------------------------------------------------*/
 
 void sim_users_begin(struct sim *sim);
-void sim_users_settle(struct sim *sim); /* nobody wants to wait any more */
+void sim_users_settle(struct sim *sim); /* nodes are uncordoned, and paused jobs resumed */
 void sim_faults_begin(struct sim *sim);
 void sim_faults_heal(struct sim *sim);
 void sim_node_stop(struct sim *sim, struct sim_node *node, bool machine);
 void sim_node_start(struct sim *sim, struct sim_node *node);
 void sim_node_stand(struct sim *sim, struct sim_node *node); /* a long stop, from now on */
 
-/* Before and behind a transaction of etcd. */
+/* Before and after a transaction of etcd. */
 void sim_check_txn(struct sim *sim, const struct rb_write *writes, size_t n);
 void sim_check_stragglers(struct sim *sim, const Rb__JobState *before, const Rb__JobState *after,
                           const struct rb_write *writes, size_t n);
@@ -213,7 +213,7 @@ void sim_check_doubled(struct sim *sim, struct sim_job *job, enum sim_moment mom
 bool sim_check_over(struct sim *sim); /* every job has ended, and nobody is left */
 void sim_check_liveness(struct sim *sim);
 void sim_check_ends(struct sim *sim);
-/* sim_check_stop.c: from now on, until no node is stopped any more */
+/* sim_check_stop.c: check from now on, until no node is stopped any more */
 void sim_check_goes_on(struct sim *sim);
 extern const char *const sim_kinds[SIM_KINDS]; /* of events, which sim->seen counts */
 

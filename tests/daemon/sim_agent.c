@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's hands, as in daemon/agent/agent.c, act.c and configure.c. */
+/* What carries out an agent's decisions, as in daemon/agent/agent.c, act.c and configure.c. */
 #include "sim_rubatod.h"
 
 #include "base/hash.h"
@@ -294,7 +294,7 @@ static bool has_blob(const char *digest, void *context)
     return rubatod->node->blobs[digest[0] - '0'];
 }
 
-/* Of those that the last round has asked for. */
+/* The silent nodes among those that the last round has asked for; returns how many. */
 static size_t find_silent(struct sim_rubatod *rubatod, const char **silent)
 {
     struct sim *sim = rubatod->sim;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must never be, looked for whenever etcd or a worker's state changes. */
+/* What must never happen, checked whenever etcd or a worker's state changes. */
 #include "sim_store.h"
 #include "sim_worker.h"
 
@@ -59,10 +59,11 @@ static const Rb__Configuration *last_to_train(const struct rb_job_facts *facts)
     return last;
 }
 
-/* Only the configuration that trains publishes, or the last one that did; what it made before
- * deaths that facts heard of late counts too.  Saves count from all that led to it since the job
- * fell back, also when it has fallen back again and nothing has begun anew yet, and from what it
- * made on its way to where it is parked. */
+/* Only the configuration that trains publishes, or the last one that did; what a configuration made
+ * before deaths that facts heard of late counts too.  A save counts from every configuration that
+ * led to the current one since the job fell back, also when the job has fallen back again and
+ * nothing has begun anew yet, and from a configuration that made it on its way to where the job is
+ * parked. */
 static void check_publisher(struct sim *sim, const struct sim_job *job,
                             const struct rb_job_facts *facts, const char *key, uint32_t number,
                             bool saves)
@@ -93,7 +94,7 @@ static void check_progress(struct sim *sim, struct sim_job *job, const struct rb
         return;
     check_publisher(sim, job, facts, write->key, progress->configuration, false);
     if (job->fell_back && progress->configuration > job->fell_back)
-        job->fell_back = job->published = 0; /* from here on they count again */
+        job->fell_back = job->published = 0; /* from here on published steps count again */
     if (progress->step < job->published && !job->fell_back)
         sim_fail(sim, "%s: step %" PRId64 " is published behind step %" PRId64, job->id,
                  progress->step, job->published);
@@ -132,8 +133,8 @@ static void check_checkpoint(struct sim *sim, struct sim_job *job, const struct 
 
 /* ---- What is said of processes ----------------------------------------------------------------*/
 
-/* But for one whose rubatod has died before it could be met: the next one does not find it, nothing
- * is ever asked of it, and it ends by itself. */
+/* A live process is not reported dead, unless its rubatod died before it could meet the process:
+ * the next rubatod does not find it, nothing is ever asked of it, and it ends by itself. */
 static void check_report(struct sim *sim, const struct rb_write *write)
 {
     Rb__WorkerReport *report = parse(sim, write, &rb__worker_report__descriptor);
@@ -153,8 +154,8 @@ static bool is_seen(struct sim *sim, const struct sim_process *process, uint32_t
            rb_fact_find(&truth(sim)->nodes, process->node->name);
 }
 
-/* Is it in a configuration whose members have a part of the state each?  It may have entered one
- * that nobody has said yet to be active. */
+/* Is the process in a configuration whose members have a part of the state each?  It may have
+ * entered one that no report has called active yet. */
 static bool has_part(const struct rb_job_facts *facts, const struct sim_process *process)
 {
     const struct rb_fact *fact = rb_facts_configuration(facts, process->number);
@@ -162,7 +163,8 @@ static bool has_part(const struct rb_job_facts *facts, const struct sim_process 
     return fact && rb_holding_sharded(facts->job.job, fact->configuration);
 }
 
-/* Those who can be seen still have what a fall back to a checkpoint would lose. */
+/* A job must not fall back to a checkpoint while processes that can be seen have what it would
+ * lose. */
 static void check_restart(struct sim *sim, struct sim_job *job, const struct rb_job_facts *facts)
 {
     const struct rb_fact *fact = rb_facts_configuration(facts, facts->state.state->active);
@@ -300,8 +302,8 @@ static void check_job(struct sim *sim, const struct rb_job_facts *facts)
                  state->active, state->next);
 }
 
-/* A device serves one job.  Whoever is dead serves none: what was given up, and is revived, may
- * name members whose devices have been given away meanwhile. */
+/* A device serves one job.  A dead process serves none: a configuration that was given up, and is
+ * revived, may name members whose devices have been given away meanwhile. */
 static void check_devices(struct sim *sim)
 {
     const char *holder[SIM_NODES][SIM_DEVICES] = {{0}};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the living have of a job's state: whoever of them dies now, the others have all of it. */
+/* What the living processes have of a job's state: whichever of them dies now, the others have all
+ * of it. */
 #include "sim_store.h"
 #include "sim_worker.h"
 
@@ -8,8 +9,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* A recovery that some have entered: without whom it is made it is to go on, and they may be a step
- * ahead of it. */
+/* A recovery that some processes have entered.  It is to go on without the processes that it leaves
+ * out, and these may be a step ahead of it. */
 static const Rb__Configuration *find_recovery(struct sim *sim, const struct sim_job *job)
 {
     const struct rb_job_facts *facts = rb_facts_job(rb_mirror_facts(sim->observer), job->id);
@@ -25,8 +26,8 @@ static const Rb__Configuration *find_recovery(struct sim *sim, const struct sim_
     return NULL;
 }
 
-/* Without whom a recovery was made, however long ago: what it commits when it goes on leads
- * nowhere. */
+/* Was a recovery made without this process, however long ago?  What the process commits when it
+ * goes on leads nowhere. */
 static bool is_left_behind(struct sim *sim, const struct sim_process *process)
 {
     const struct rb_job_facts *facts =
@@ -42,8 +43,8 @@ static bool is_left_behind(struct sim *sim, const struct sim_process *process)
     return false;
 }
 
-/* Who is told to leave counts no more: it may be gone by the time that it is needed.  Nor does who
- * is left behind. */
+/* A process that is told to leave no longer counts: it may be gone by the time that it is needed.
+ * Nor does one that is left behind. */
 static bool counts(struct sim *sim, const struct sim_job *job, const struct sim_process *process)
 {
     return process->alive && process->job == job && !process->leave &&
@@ -51,8 +52,8 @@ static bool counts(struct sim *sim, const struct sim_job *job, const struct sim_
            !is_left_behind(sim, process);
 }
 
-/* ret_without: a recovery is without one of them, who does not answer; that is a loss like a death.
- */
+/* ret_without: a recovery leaves out one of them, which does not answer; that is a loss like a
+ * death. */
 static size_t list(struct sim *sim, const struct sim_job *job, struct sim_process **ret,
                    bool *ret_without)
 {
@@ -73,9 +74,9 @@ static size_t list(struct sim *sim, const struct sim_job *job, struct sim_proces
     return n;
 }
 
-/* How far its death may throw the others back to `rest`: what one alone has committed is taken
- * again, and what led to a flip, where who was given the level behind it cannot say what that was.
- */
+/* How far the death of `without` may throw the others back to `rest`: a step that one process alone
+ * has committed is taken again; and so is the step that led to a flip, where the process that was
+ * given the level behind that step cannot say what the step was. */
 static int64_t most_back(struct sim_process *const *processes, size_t n,
                          const struct sim_process *without, int64_t rest)
 {
@@ -99,7 +100,7 @@ static const struct sim_process *find_missed(struct sim_process *const *processe
     return NULL;
 }
 
-/* It was asked for that one has everything, or that nobody goes on. */
+/* What was asked for leaves all of the state with one member, or ends the training. */
 static bool is_excused(struct sim *sim, const struct sim_job *job,
                        struct sim_process *const *processes, size_t n)
 {
@@ -116,7 +117,7 @@ static bool is_excused(struct sim *sim, const struct sim_job *job,
     return false;
 }
 
-/* It counts from a step on that was committed so. */
+/* Checked from the first commit on at which no single process would be missed. */
 void sim_check_doubled(struct sim *sim, struct sim_job *job, enum sim_moment moment)
 {
     struct sim_process *processes[SIM_PROCESSES_LIVE];

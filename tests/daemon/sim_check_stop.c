@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* While a node stands still as a whole, with its links open: who needs nobody there goes on.
+/* While a node stands still as a whole, with its links open: all that need no process there go on.
  *
- * A job must complete a step within a bound where nothing else keeps it from that: it runs, members
- * that live have all of its state and are as many as it needs, their nodes reach etcd and each
- * other, and somebody coordinates.  And who is told to go to a recovery does. */
+ * A job must complete a step within a bound where nothing else keeps it from that: it runs, its
+ * living members have all of its state and are as many as it needs, their nodes reach etcd and each
+ * other, and there is a coordinator.  And a process that is told to go to a recovery goes there. */
 #include "sim_rubatod.h"
 
 #include "daemon/facts/holding.h"
@@ -45,7 +45,7 @@ static bool is_coordinated(struct sim *sim)
     return node && is_well(sim, node) && node->rubatod->fence == facts->leader.created;
 }
 
-/* Of those that do not stand still. */
+/* Do all nodes that do not stand still reach each other? */
 static bool are_together(const struct sim *sim)
 {
     for (size_t a = 0; a < sim->n_nodes; a++)
@@ -55,7 +55,7 @@ static bool are_together(const struct sim *sim)
     return true;
 }
 
-/* It does what it can; or it has ended, or its node stands still. */
+/* The process does what it can; or it has ended, or its node stands still. */
 static bool is_certain(struct sim *sim, const struct sim_process *process)
 {
     if (!process->alive || process->node->stopped)
@@ -92,7 +92,7 @@ static size_t find_here(struct sim *sim, const Rb__Configuration *active, bool *
     return n;
 }
 
-/* Have they all of the state, by what they have and by what the rules can know? */
+/* Do members that go on have all of the state, by what they hold and by what the rules can know? */
 static bool are_enough(struct sim *sim, const struct rb_job_facts *facts)
 {
     const struct rb_fact *fact = rb_facts_configuration(facts, facts->state.state->active);
@@ -130,7 +130,7 @@ static bool can_go_on(struct sim *sim, const struct sim_job *job)
 
 /* ---- What must be -----------------------------------------------------------------------------*/
 
-/* A step of one alone, at most. */
+/* A step that one process takes alone, at most. */
 static uint64_t step_takes(const struct sim_process *process)
 {
     uint64_t slowness = process->slowness > SLOW ? process->slowness : SLOW;
@@ -166,7 +166,8 @@ static void check_job(struct sim *sim, struct sim_job *job)
                  (sim->now - since) / 1000000);
 }
 
-/* What it computes it may finish; then it waits for nobody. */
+/* A process that is told to go to a recovery may finish what it computes; then it waits for
+ * nobody. */
 static void check_process(struct sim *sim, struct sim_process *process)
 {
     bool goes = process->alive && !process->stopped && !process->hung &&

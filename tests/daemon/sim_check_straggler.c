@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of stragglers: each change in facts has its one event in the same transaction, and
- * nobody is told of before it has lasted, nor beside a change that is being prepared. */
+/* What is reported of stragglers: each change in facts has its one event in the same transaction,
+ * and no straggler is reported before its slowness has lasted, nor beside a change that is being
+ * prepared. */
 #include "sim.h"
 
 #include "daemon/facts/members.h"
@@ -20,7 +21,7 @@ static const Rb__Straggler *told(const Rb__JobState *state, const char *worker)
     return NULL;
 }
 
-/* Of those in `of`, how many were not told of before. */
+/* How many of the stragglers told of in `of` are not told of in `before`. */
 static size_t count_new(const Rb__JobState *of, const Rb__JobState *before)
 {
     size_t n = 0;
@@ -61,7 +62,7 @@ void sim_check_stragglers(struct sim *sim, const Rb__JobState *before, const Rb_
     size_t came = count_new(after, before), went = count_new(before, after);
 
     check_when(sim, before, after);
-    if (rb_phase_final(after->phase)) /* of a job that is over nobody is one, whatever was told */
+    if (rb_phase_final(after->phase)) /* a job that is over has none, whatever was told */
         return;
     if (came != count_events(writes, n, "\"straggler\""))
         sim_fail(sim, "%zu came to be stragglers, and as many events there are not", came);

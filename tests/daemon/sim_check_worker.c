@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must never be among workers; and how a story must end. */
+/* What must never happen among workers; and how a story must end. */
 #include "sim_store.h"
 #include "sim_worker.h"
 
@@ -11,7 +11,7 @@
 
 enum { CAME_BACK_US = 20000000 };
 
-/* Those of one configuration are never more than a step apart. */
+/* Members of one configuration are never more than a step apart. */
 static void check_peers(struct sim *sim, const struct sim_process *process)
 {
     for (size_t i = 0; i < sim->n_processes; i++) {
@@ -26,7 +26,7 @@ static void check_peers(struct sim *sim, const struct sim_process *process)
     }
 }
 
-/* Someone has the state of a step as a configuration made it, and can be asked. */
+/* A process has the state of a step as a configuration made it, and can be asked. */
 static bool is_kept(struct sim *sim, const struct sim_job *job, uint32_t number, int64_t level)
 {
     for (size_t i = 0; i < sim->n_processes; i++) {
@@ -39,8 +39,9 @@ static bool is_kept(struct sim *sim, const struct sim_job *job, uint32_t number,
     return false;
 }
 
-/* A step is committed in one configuration; again only where nobody is left who has it, or by who
- * was cut off and does not know that it was replaced, or that its job has fallen back. */
+/* A step is committed in one configuration; again only where no process is left that has it, or by
+ * a process that was cut off and does not know that it was replaced, or that its job has fallen
+ * back. */
 void sim_check_once(struct sim *sim, const struct sim_process *process)
 {
     struct sim_job *job = process->job;
@@ -61,7 +62,7 @@ void sim_check_once(struct sim *sim, const struct sim_process *process)
              process->name, process->state.level, process->number, *first);
 }
 
-/* What is gathered to be saved stays as it is: a pause changes nothing. */
+/* A state that is gathered to be saved stays as it is: a pause changes nothing. */
 void sim_check_stands(struct sim *sim, const struct sim_process *process)
 {
     const struct rb_job_facts *job = rb_facts_job(rb_mirror_facts(sim->observer), process->job->id);
@@ -73,7 +74,7 @@ void sim_check_stands(struct sim *sim, const struct sim_process *process)
                  process->name, process->state.level, process->number, job->id);
 }
 
-/* By a step, and nobody has died since that voted for it. */
+/* The process came to its level by a step, and no rank that voted for it has died since. */
 static bool all_live(const struct sim_process *process)
 {
     for (uint32_t r = 0; process->committed && r < process->active->size; r++)
@@ -96,7 +97,8 @@ void sim_check_commit(struct sim *sim, struct sim_process *process)
     sim_check_doubled(sim, job, all_live(process) ? SIM_COMMITS : SIM_CHANGES);
 }
 
-/* A device has one process; one that its agent never met and that does nothing ends by itself. */
+/* A device has one process; a process that its agent never met and that does nothing ends by
+ * itself. */
 void sim_check_processes(struct sim *sim)
 {
     const struct sim_process *newest = sim->processes[sim->n_processes - 1];
@@ -155,7 +157,7 @@ static void tell_processes(struct sim *sim)
     }
 }
 
-/* It should be over: why is it not? */
+/* The story should be over: what keeps it from ending? */
 void sim_check_liveness(struct sim *sim)
 {
     const struct rb_facts *facts = rb_mirror_facts(sim->observer);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rest of daemon/etcd/store.c and watch.c, and daemon/etcd/lease.c, as seen from outside: a
- * mirror that is late, a watch that is lost and found, a lease that one may believe in too long. */
+ * mirror that is late, a watch that is lost and found, a lease that its holder may believe in too
+ * long. */
 #include "sim_store.h"
 
 #include <inttypes.h>
@@ -69,7 +70,7 @@ static void on_delivery(struct sim *sim, void *who, uint64_t stamp, void *what)
     level_with(client, upto);
 }
 
-/* What is new is on its way, behind what was before. */
+/* New changes are on their way, behind those from before. */
 static void notice(struct sim_client *client)
 {
     struct sim *sim = client->sim;
@@ -104,7 +105,7 @@ static void on_connect(struct sim *sim, void *who, uint64_t stamp, void *what)
         (sim_store_compacted(sim) > client->revision && sim->broken != SIM_NO_WATCH))
         list(client);
     else if (sim_store_compacted(sim) > client->revision)
-        client->revision = sim_store_revision(sim); /* it thinks that it has missed nothing */
+        client->revision = sim_store_revision(sim); /* it believes that it has missed nothing */
     else
         client->node->lags = client->node->lags && !sim_chance(sim, 2);
     sim_say(sim, client->node->name, "watches etcd from %" PRId64, client->revision);
@@ -132,7 +133,7 @@ static void lost(struct sim_client *client)
         client->changed(client->sim, client->who);
 }
 
-/* A small question now and then: does etcd answer, and is the watch where it should be? */
+/* A small request now and then: does etcd answer, and is the watch where it should be? */
 static void on_probe(struct sim *sim, void *who, uint64_t stamp, void *what)
 {
     struct sim_client *client = who;
@@ -146,7 +147,7 @@ static void on_probe(struct sim *sim, void *who, uint64_t stamp, void *what)
     if (!sim_client_reaches(client))
         client->unanswered++;
     else if (client->revision < sim_store_revision(sim) && sim->now > client->delivered + PROBE_US)
-        client->unanswered += 2; /* behind: it is opened anew */
+        client->unanswered += 2; /* behind: the watch is opened anew */
     else
         client->unanswered = 0;
     if (client->unanswered >= 2)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time as a heap of events; chance from the seed; what is told of both. */
+/* Time as a heap of events; chance from the seed; the trace of both. */
 #include "sim.h"
 
 #include "base/hash.h"

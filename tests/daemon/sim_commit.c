@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Commits, as in daemon/etcd/store.c: an answer may be lost, and what it would have said is not
- * known.
- */
+/* Commits, as in daemon/etcd/store.c: an answer may be lost, and then the outcome is not known. */
 #include "sim_store.h"
 
 #include <string.h>
@@ -45,12 +43,13 @@ static void on_patience(struct sim *sim, void *who, uint64_t stamp, void *what)
     conclude(who);
 }
 
-/* Made (or not): what was written is to be in the facts before anyone hears of it. */
+/* Made (or not): the writes are to be in the facts before the caller hears of it. */
 static void finish(struct sim_commit *commit)
 {
     struct sim_client *client = commit->client;
 
-    /* Who waits so rarely decides too early: broken, the order is found by more stories. */
+    /* A client that waits here rarely decides on old facts: without the wait, more stories find the
+     * broken order. */
     if (commit->revision <= client->revision || client->sim->broken == SIM_NO_ORDER) {
         conclude(commit);
         return;
@@ -66,7 +65,7 @@ void sim_client_caught_up(struct sim_client *client)
         next = commit->next;
         if (commit->revision <= client->revision) {
             conclude(commit);
-            next = client->commits; /* whoever heard of it may have changed the list */
+            next = client->commits; /* a caller that heard of it may have changed the list */
         }
     }
 }

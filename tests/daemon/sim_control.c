@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker and its agent: orders come in order, what the worker says is kept until it is out of
+/* A worker and its agent: orders come in order, and what the worker says is kept until it is out of
  * date, so that an agent that comes later hears the same (worker/control/control.c, reports.c). */
 #include "sim_worker.h"
 
@@ -23,7 +23,7 @@ static void on_word(struct sim *sim, void *who, uint64_t stamp, void *what)
         sim_agent_hear(sim, process, &delivery->word);
 }
 
-/* To the agent that is connected now, behind all that was said before. */
+/* To the agent that is connected now, behind all words from before. */
 static void say(struct sim_process *process, const struct sim_word *word)
 {
     struct sim *sim = process->sim;
@@ -40,7 +40,7 @@ static void say(struct sim_process *process, const struct sim_word *word)
     sim_in(sim, at - sim->now, on_word, delivery, process->agent, NULL);
 }
 
-/* Unless it is about a later configuration. */
+/* Drop a word, unless it is about a later configuration. */
 static void forget(struct sim_process *process, enum sim_word_kind kind, uint32_t number)
 {
     if (process->words[kind].number <= number)
@@ -132,7 +132,7 @@ void sim_process_connect(struct sim_process *process, uint64_t agent, int64_t ro
     }
 }
 
-/* Without an agent and without state it ends by itself. */
+/* A process without an agent and without state ends by itself. */
 static void on_alone(struct sim *sim, void *who, uint64_t stamp, void *what)
 {
     struct sim_process *process = who;

@@ -81,8 +81,8 @@ static void bury_the_absent(struct sim_rubatod *rubatod)
         sim_client_commit(rubatod->client, &writes, NULL, NULL, NULL);
 }
 
-/* In daemon/planner.c's place: what it knows changes now and then, until the story ends, and so
- * does its answer; and at times it has none. */
+/* In daemon/planner.c's place: what this planner knows changes now and then, until the story ends,
+ * and so does its answer; and at times it has no answer. */
 static bool choose(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
                    const Rb__Configuration *configuration, const Rb__Configuration *running,
                    struct rb_arena *arena, struct rb_decide_plan *ret)
@@ -107,7 +107,7 @@ static bool suspects(const struct rb_facts *facts)
     return false;
 }
 
-/* Does an answer come from there?  It may take too long, too. */
+/* Does an answer come from that node?  It may also take too long. */
 static bool answers(struct sim_rubatod *rubatod, const struct sim_node *node)
 {
     struct sim *sim = rubatod->sim;
@@ -136,7 +136,7 @@ bool sim_silent(struct sim_rubatod *rubatod, struct sim_silence *silence, size_t
     return false;
 }
 
-/* Returns how many; *wake: when there may be more. */
+/* Returns how many are silent; *wake: when there may be more. */
 static size_t find_silent(struct sim_rubatod *rubatod, const char **silent, uint64_t *wake)
 {
     struct sim *sim = rubatod->sim;

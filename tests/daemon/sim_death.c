@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deaths that cannot wait for etcd, as in daemon/agent/deaths.c: agents tell each other.  What they
- * say may be lost, late and overtaken, and is said again. */
+/* Deaths that cannot wait for etcd, as in daemon/agent/deaths.c: agents tell each other.  A message
+ * may be lost, late and overtaken, and is sent again. */
 #include "sim_rubatod.h"
 
 #include "daemon/facts/contingency.h"
@@ -68,7 +68,7 @@ static bool lives(const struct sim_rubatod *rubatod, const char *worker)
     return false;
 }
 
-/* At the other node: does it know the configuration, and is it not its own? */
+/* At the other node: does the agent know the configuration, and does it not own the process? */
 static bool hear(struct sim_rubatod *rubatod, const struct call *call)
 {
     const struct rb_job_facts *job =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What befalls a cluster.  Each fault ends by itself some time later, the last ones when the story
- * is to have a good end. */
+/* What befalls a cluster.  Each fault ends by itself some time later, the last faults when the
+ * story is to have a good end. */
 #include "sim_fault.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@
 enum {
     PAUSE_US = 5000000,   /* between two faults, at most; */
     TOGETHER_US = 200000, /* a third of them come upon each other's heels */
-    LONG_US = 60000000,   /* some last so long, at most */
+    LONG_US = 60000000,   /* some faults last so long, at most */
 };
 
 uint64_t sim_fault_lasts(struct sim *sim)
@@ -45,7 +45,8 @@ static void on_continue(struct sim *sim, void *who, uint64_t stamp, void *what)
         sim_process_continue(process);
 }
 
-/* Or never, if some rubatod has heard of it: who has not is nobody's to kill. */
+/* Or never, if some rubatod has heard of the process: no rubatod kills one that it has not heard
+ * of. */
 static void continues(struct sim *sim, struct sim_process *process)
 {
     if (sim_chance(sim, 2) || !process->agent)
@@ -119,7 +120,7 @@ static void on_node_back(struct sim *sim, void *who, uint64_t stamp, void *what)
 
     (void)what;
     if (node->stopped && node->stopped != stamp)
-        return; /* that is another one's end */
+        return; /* that is the end of another stop */
     sim->disturbed = sim->now;
     if (node->rubatod && node->rubatod->leaving)
         sim_in(sim, 1000000, on_node_back, node, 0, NULL);
@@ -225,7 +226,7 @@ static void on_fault(struct sim *sim, void *who, uint64_t stamp, void *what)
            stamp, NULL);
 }
 
-/* Some stories are wild, some hardly disturbed. */
+/* Some stories have many faults, some hardly any. */
 void sim_faults_begin(struct sim *sim)
 {
     static const uint64_t pauses[] = {PAUSE_US, PAUSE_US / 4, PAUSE_US * 3, PAUSE_US / 20};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of faults share.
  *
- *     sim_fault.c: which one comes when; workers and nodes > sim_fault_net.c, sim_fault_stop.c
+ *     sim_fault.c: which fault comes when; workers and nodes > sim_fault_net.c, sim_fault_stop.c
  *
  * Private to tests/daemon/sim_fault*.c. */
 #ifndef RB_TESTS_DAEMON_SIM_FAULT_H
@@ -16,7 +16,7 @@ enum {
 
 uint64_t sim_fault_lasts(struct sim *sim);
 struct sim_node *sim_fault_any_node(struct sim *sim);
-/* The node is there again, unless its stop was another one by then. */
+/* After `us` the node is there again, unless it is in another stop by then. */
 void sim_fault_ends(struct sim *sim, uint64_t us, struct sim_node *node);
 
 /* sim_fault_net.c: networks, and etcd, which nodes reach or not. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who reaches whom, and etcd. */
+/* Which nodes reach each other, and etcd. */
 #include "sim_fault.h"
 
 static void on_joined(struct sim *sim, void *who, uint64_t stamp, void *what)
@@ -26,7 +26,7 @@ static void on_apart_long(struct sim *sim, void *who, uint64_t stamp, void *what
     sim_net_gave_up(sim, b, a);
 }
 
-/* Nothing comes through from there to here; perhaps the other way round neither. */
+/* Nothing comes through from one node to the other; at times nothing comes the other way either. */
 void sim_fault_part(struct sim *sim)
 {
     size_t a = sim_chance(sim, sim->n_nodes), b = sim_chance(sim, sim->n_nodes);
@@ -44,7 +44,7 @@ void sim_fault_part(struct sim *sim)
     }
 }
 
-/* A node is cut off from etcd no more: `severed` or `lags`. */
+/* A node is no longer cut off from etcd: `severed` or `lags`. */
 static void on_hears_etcd(struct sim *sim, void *who, uint64_t stamp, void *what)
 {
     bool *cut_off = who;

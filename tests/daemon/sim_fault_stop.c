@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A node that stands still as a whole: no link ends, and nobody on it can say anything. */
+/* A node that stands still as a whole: no link ends, and no process on it can say anything. */
 #include "sim_fault.h"
 
 enum {
     STOP_LOW_US = 45000000, /* a long stop */
     STOP_HIGH_US = 75000000,
     AGAIN_US = 100000,
-    SENDS = 4,          /* of a worker's, until it has opened what a death has left */
+    SENDS = 4,          /* of a worker, until it has opened what is left after a death */
     ABOUT_US = 1000000, /* what comes at the same time */
 };
 
@@ -44,7 +44,7 @@ static void on_stop(struct sim *sim, void *who, uint64_t stamp, void *what)
     sim_fault_ends(sim, stamp - sim->now, node);
 }
 
-/* Of the job, elsewhere than on that node. */
+/* A process of the job, elsewhere than on that node. */
 static struct sim_process *any_beside(struct sim *sim, const struct sim_job *job,
                                       const struct sim_node *node)
 {
@@ -60,8 +60,8 @@ static struct sim_process *any_beside(struct sim *sim, const struct sim_job *job
     return chosen;
 }
 
-/* stamp: what that leaves is being opened when the node is stopped.  Else it is stopped first, and
- * who dies has said what its peers wait for. */
+/* stamp: the node is stopped while what the death leaves is being opened.  Else the node is stopped
+ * first, and the process that dies has said what its peers wait for. */
 static void on_killed_beside(struct sim *sim, void *who, uint64_t stamp, void *what)
 {
     struct sim_process *process = any_beside(sim, what, who);
@@ -97,7 +97,7 @@ static struct sim_node *find_coordinator(struct sim *sim)
     return sim_fault_any_node(sim);
 }
 
-/* Who trains with somebody on another node; rather with two, for one of them may die. */
+/* A process that trains with one on another node; rather with two, because one of them may die. */
 static struct sim_process *any_trainer(struct sim *sim)
 {
     struct sim_process *chosen = NULL;
@@ -117,9 +117,9 @@ static struct sim_process *any_trainer(struct sim *sim)
     return chosen;
 }
 
-/* So long that a job that waits for its end is found (sim_check_stop.c): alone or about the time of
- * a death, at times while what that leaves is being opened, and of an outage of etcd's; and then
- * nothing else begins. */
+/* A stop so long that a job that waits for its end is found (sim_check_stop.c): alone, or about the
+ * time of a death, at times while what the death leaves is being opened, and about the time of an
+ * etcd outage; and no other fault begins until it ends. */
 static void on_long_stop(struct sim *sim, void *who, uint64_t stamp, void *what)
 {
     const struct sim_process *process = sim->quiet ? NULL : any_trainer(sim);

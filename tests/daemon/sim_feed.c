@@ -150,7 +150,8 @@ static size_t next_block(const struct sim_feed *feed, uint32_t i, size_t from)
     return from;
 }
 
-/* One block to each newcomer that lacks some that we have.  False: nobody does. */
+/* One block to each newcomer that lacks blocks that this source has.  False: no newcomer lacks
+ * any. */
 static bool tell_some(struct sim_feed *feed)
 {
     const struct sim_state *state = &feed->process->state;
@@ -163,7 +164,7 @@ static bool tell_some(struct sim_feed *feed)
         if (taker->next >= SIM_BLOCKS ||
             !rb_taking_gives(state->held[taker->next], feed->process->taken_for,
                              feed->conf->number))
-            continue; /* or it is still to be taken */
+            continue; /* or the block is still to be taken */
         left = true;
         piece.block = (uint32_t)taker->next;
         piece.weights = state->blocks[taker->next];
@@ -218,7 +219,7 @@ static bool end(struct sim_feed *feed, int err)
     return true;
 }
 
-/* A piece takes its time; an eye on the newcomers is kept in any case. */
+/* A piece takes its time; the feed listens to the newcomers in any case. */
 static void on_time(struct sim *sim, void *who, uint64_t stamp, void *what)
 {
     struct sim_feed *feed = who;
@@ -266,7 +267,7 @@ bool sim_feed_run(struct sim_feed *feed)
         return true;
     }
     if (feed->first && feed->first->flip && !feed->ends) {
-        feed->ends = true; /* it brings all the weights that are not to be held */
+        feed->ends = true; /* it brings all the weights that the newcomers do not hold */
         rest(feed, sim_between(feed->process->sim, 200, WEIGHTS_US));
         return true;
     }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A newcomer, as in worker/join/follow.c: takes blocks, and applies to those it has what each step
- * did.
- */
+/* A newcomer, as in worker/join/follow.c: it takes blocks, and applies to those it has what each
+ * step did. */
 #include "sim_worker.h"
 
 #include <string.h>
@@ -105,7 +104,7 @@ static void apply(struct sim_process *process, const struct source *source,
         sim_apply(&process->state, (unsigned)b, piece->level - 1, piece->sums[b], piece->skip);
 }
 
-/* Of all that is not held here. */
+/* The weights of all blocks that are not held here. */
 static void take_weights(struct sim_process *process, uint32_t s, const struct sim_piece *piece)
 {
     const struct sim_follow *follow = process->follow;
@@ -117,7 +116,7 @@ static void take_weights(struct sim_process *process, uint32_t s, const struct s
             process->state.blocks[b] = piece->others[b];
 }
 
-/* False: out of turn. */
+/* False: the piece is out of turn. */
 static bool take(struct sim_process *process, uint32_t s, const struct sim_piece *piece)
 {
     struct sim_follow *follow = process->follow;

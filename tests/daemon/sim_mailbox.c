@@ -87,8 +87,8 @@ static void stop_preparing(struct sim_process *process)
         cancel(process->preparing);
 }
 
-/* What is left after deaths has a number that was kept for it, lower than that of what was prepared
- * beside and is abandoned. */
+/* What is left after deaths has a number that was kept for it.  The number is lower than that of a
+ * configuration that was prepared beside and is abandoned. */
 static bool is_overtaken(const struct sim_process *process, const struct sim_conf *conf)
 {
     if (sim_mailbox_abandoned(process, conf->number))

@@ -104,7 +104,7 @@ static bool run(uint64_t seed, enum sim_break broken, bool traces, struct sim *r
     for (size_t k = 0; k < RB_COUNT(sim->seen); k++)
         ret_sum->seen[k] += sim->seen[k] > 0;
     ret_sum->happened += sim->happened;
-    ret_sum->random = sim->random ^ sim->now; /* what two tellings of a story have in common */
+    ret_sum->random = sim->random ^ sim->now; /* two runs of one story agree in this */
     ret_sum->faults += sim->faults;
     ret_sum->changes += sim->changes;
     ret_sum->now += sim->now;
@@ -143,7 +143,7 @@ static double seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Now and then: does a story come out the same when it is told again? */
+/* Now and then: does a story come out the same when it is run again? */
 static bool replays(uint64_t seed, enum sim_break broken, uint64_t random, struct sim *ret_sum)
 {
     struct sim *again;

@@ -23,7 +23,7 @@ static void push(struct sim_queue *queue, struct sim_message *message)
     queue->last = message;
 }
 
-/* One that was on its way when the nodes came apart is older than some that wait. */
+/* A message that was on its way when the nodes came apart is older than some that wait. */
 static void push_in_order(struct sim_queue *queue, struct sim_message *message)
 {
     struct sim_message **at = &queue->first;
@@ -261,7 +261,7 @@ void sim_seat_close(struct sim *sim, struct sim_group *group, uint32_t rank)
             send_message(sim, group, rank, r, 0, NULL, 0, true);
 }
 
-/* heard: its kernel lives to say so. */
+/* heard: the process's kernel lives to report the end. */
 void sim_net_died(struct sim *sim, struct sim_process *process, bool heard)
 {
     for (struct sim_group *group = sim->groups; group; group = group->next)
@@ -305,7 +305,7 @@ void sim_net_gave_up(struct sim *sim, size_t a, size_t b)
                 group->links[from][to].stalled = group->links[to][from].stalled =
                     (struct sim_queue){0};
                 group->seats[to].lost[from] = true;
-                group->seats[from].lost[to] = true; /* also who has not come yet */
+                group->seats[from].lost[to] = true; /* also a rank that has not come yet */
                 if (other->alive)
                     sim_pump(other);
             }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An agent's own processes: met, heard, looked at, reaped, adopted, as in daemon/agent/worker.c,
- * worker_said.c, watch.c and adopt.c there. */
+ * worker_said.c, watch.c and adopt.c. */
 #include "sim_rubatod.h"
 
 #include <string.h>

@@ -60,7 +60,7 @@ static bool begin(struct sim_process *process)
     return true;
 }
 
-/* Waits, too, for the end of a following that was cancelled. */
+/* Waits also for the end of a following that was cancelled. */
 static bool is_fresh(struct sim_process *process, bool *ret_waits)
 {
     *ret_waits = process->in_group && process->use == SIM_USE_FOLLOWING &&
@@ -177,7 +177,7 @@ bool sim_pump_prepare(struct sim_process *process)
     case MEETS:
         return meet(process);
     case WAITS_FRESH:
-        if (process->preparing->recovers) { /* behind a death nobody is fed */
+        if (process->preparing->recovers) { /* in a recovery nobody is fed */
             process->introduction.role = (struct rb_role){0};
             return finish(process, NULL);
         }

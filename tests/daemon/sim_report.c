@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes to facts, as in daemon/agent/report.c, progress.c and checkpoints.c: a report a worker;
- * progress and checkpoints, while the configuration that made them may publish. */
+/* What agents write to facts, as in daemon/agent/report.c, progress.c and checkpoints.c: one report
+ * a worker; progress and checkpoints, while the configuration that made them may publish. */
 #include "sim_rubatod.h"
 
 #include "daemon/facts/publish.h"

@@ -27,16 +27,16 @@ struct sim_own {
     Rb__Checkpoint *saved;
     bool unheard;      /* adopted, and has not spoken */
     uint64_t ended;    /* unix ms */
-    uint32_t foreseen; /* what it goes to without being told, */
-    char **without;    /* and who died for that */
+    uint32_t foreseen; /* where it goes without an order from the coordinator, */
+    char **without;    /* and the dead that this is without */
     size_t n_without;
 };
 
-/* A death that an agent knows of; those of its own processes are told to others. */
+/* A death that an agent knows of; the agent tells other agents of those of its own processes. */
 struct sim_death {
     struct sim_death *next;
     const char *job, *worker;
-    bool knows[SIM_NODES], asked[SIM_NODES]; /* whom we told */
+    bool knows[SIM_NODES], asked[SIM_NODES]; /* nodes that know of it; nodes asked now */
 };
 
 struct sim_pending { /* a checkpoint that is written and not in facts */
@@ -63,7 +63,7 @@ struct sim_rubatod {
     struct sim *sim;
     struct sim_node *node;
     struct sim_client *client;
-    uint64_t stamp; /* no other has it */
+    uint64_t stamp; /* no other rubatod has it */
     bool alive, leaving, killed;
     uint64_t leaves; /* when patience ends */
     uint64_t leaving_since;
@@ -99,7 +99,8 @@ void sim_presence_look(struct sim_rubatod *rubatod);
 void sim_presence_leased(struct sim *sim, void *who, int64_t lease);
 void sim_coordinator_poke(struct sim_rubatod *rubatod);
 void sim_coordinator_lead(struct sim_rubatod *rubatod, int64_t fence);
-/* Is the node silent, as far as this one knows?  *wake_us: when it may be, if that is sooner. */
+/* Is the node silent, as far as this rubatod knows?  *wake_us: when the node may be, if that is
+ * sooner. */
 bool sim_silent(struct sim_rubatod *rubatod, struct sim_silence *silence, size_t node, bool asks,
                 uint64_t *wake_us);
 /* sim_own.c */

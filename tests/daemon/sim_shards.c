@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A state in shards: what is moved behind a step, as in worker/step/step.c, taking.c and collect.c.
- * Who has what, who is asked and what is moved says the product; a block's weights and moments are
- * a number each here. */
+ * The product's rules decide which rank has what, which rank is asked and what is moved; a block's
+ * weights and moments are a number each here. */
 #include "sim_worker.h"
 
 #include "base/hash.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is trained: a block is a chain of hashes over what each step did to it.  A gradient follows
  * from the whole state, the step and the microbatch; sums are modulo 2^64.  So one microbatch too
- * many, or an older block somewhere, shows in all that comes behind. */
+ * many, or an older block somewhere, shows in everything that follows. */
 #include "sim.h"
 
 #include "base/hash.h"

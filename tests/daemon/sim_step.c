@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step, as in worker/step/step.c: compute, reduce, vote, update.  Records and decisions are the
- * product's. */
+/* A step, as in worker/step/step.c: compute, reduce, vote, update.  Records and decisions come from
+ * the product's rules. */
 #include "sim_worker.h"
 
 #include <inttypes.h>
@@ -17,7 +17,7 @@ static struct rb_vote_shape shape_of(const struct sim_process *process)
 
 /* ---- Attempts ---------------------------------------------------------------------------------*/
 
-/* Are the sums of the attempt before the crash of use, as rb_step_run's count_kept has it? */
+/* Are the sums of the attempt before the crash of use, as count_kept in rb_step_run has it? */
 static bool keeps_sums(const struct sim_process *process)
 {
     const struct sim_conf *conf = process->active;
@@ -75,7 +75,7 @@ static void add_microbatch(struct sim_process *process)
     rb_vote_microbatch(&shape, process->record, m, wild ? NAN : 1.0 + m, 4, 0);
 }
 
-/* RB_OK: all that are ours are in the sums. */
+/* RB_OK: the sums have all microbatches of this rank. */
 static int compute(struct sim_process *process)
 {
     const struct sim_conf *conf = process->active;
@@ -214,7 +214,7 @@ static void update(struct sim_process *process)
     sim_check_stands(process->sim, process);
 }
 
-/* Behind the update, where the state is in shards. */
+/* After the update, where the state is in shards. */
 static int exchange(struct sim_process *process)
 {
     int err = RB_OK;

@@ -224,7 +224,7 @@ void sim_store_compact(struct sim *sim)
 void sim_store_stand(struct sim *sim, bool up)
 {
     if (up && !sim->store->up)
-        sim_store_renew_all(sim); /* a new leader of etcd's gives every lease its whole time */
+        sim_store_renew_all(sim); /* a new leader of etcd gives every lease its whole time */
     sim->store->up = up;
     if (up)
         sim_clients_notice(sim);

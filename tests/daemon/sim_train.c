@@ -91,7 +91,7 @@ static int failed(struct sim_process *process)
     return process->leave ? SIM_LEAVING : STAY;
 }
 
-/* What it has is to go on here. */
+/* The process goes on here with what it has. */
 static int stay(struct sim_process *process)
 {
     process->leave = process->leave_saves = process->told_stay = false;
@@ -118,7 +118,7 @@ static void save_and_end(struct sim_process *process)
     sim_tell(process, SIM_SAVED, &word);
 }
 
-/* What it cannot save it tries again, a second later. */
+/* A state that cannot be saved is tried again, a second later. */
 static int leaving(struct sim_process *process)
 {
     enum { SAVES, ENDS, ENDED, FAILS };

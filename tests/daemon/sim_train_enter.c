@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Into a configuration: opening it, or following those who feed; as in worker/train_enter.c. */
+/* Into a configuration: opening it, or following its sources; as in worker/train_enter.c. */
 #include "sim_train_inside.h"
 
 #include <inttypes.h>
@@ -49,7 +49,7 @@ int sim_train_enter(struct sim_process *process)
     return stands ? SIM_FROZEN : over ? SIM_DONE : SIM_TRAINING;
 }
 
-/* A broken worker hears the end of a vote behind its freeze, and commits what it has reduced. */
+/* A broken worker hears the end of a vote after it froze, and commits what it has reduced. */
 static void finish_late(struct sim_process *process)
 {
     process->sends_late = false;

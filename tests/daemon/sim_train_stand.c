@@ -47,7 +47,7 @@ void sim_train_exit(struct sim *sim, void *who, uint64_t stamp, void *what)
     sim_process_kill(who, true, "left");
 }
 
-/* Too many have died at once, or one whose blocks nobody else was to have. */
+/* Too many have died at once, or a worker whose blocks no other was to have. */
 static int lose(struct sim_process *process)
 {
     struct sim_word word = {.lost = true};

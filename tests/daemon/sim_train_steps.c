@@ -50,7 +50,7 @@ static void tell_row(struct sim_process *process)
     sim_tell_rows(process);
 }
 
-/* A part of it is collected from all where it is to be saved. */
+/* A state in parts is collected from all ranks at the rank that saves it. */
 static int save(struct sim_process *process)
 {
     int collector = process->decision.collector, err;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Users: who submits, grows, shrinks, pauses, cancels and drains, whenever they like. */
+/* Users: they submit, grow, shrink, pause, cancel and drain, whenever they like. */
 #include "sim_store.h"
 
 #include "daemon/facts/members.h"
@@ -214,7 +214,7 @@ void sim_users_begin(struct sim *sim)
     }
 }
 
-/* Nobody wants to wait any more. */
+/* Nodes are uncordoned, and paused jobs resumed. */
 void sim_users_settle(struct sim *sim)
 {
     for (size_t n = 0; n < sim->n_nodes; n++)

@@ -4,9 +4,9 @@
  *
  * orders > [sim_process] > words to its agent; messages on the links of its configurations
  *
- * Its three threads (control, preparing, step) and its feeds are state machines; whatever happens
- * to a process, sim_pump lets each go as far as it can.  Calls that block in the product return
- * RB_EAGAIN here and are made again. */
+ * Its three threads (control, preparing, step) and its feeds are state machines; after anything
+ * that happens to a process, sim_pump lets each go as far as it can.  Calls that block in the
+ * product return RB_EAGAIN here and are made again. */
 #ifndef RB_TESTS_DAEMON_SIM_WORKER_H
 #define RB_TESTS_DAEMON_SIM_WORKER_H
 
@@ -23,7 +23,7 @@
 
 struct sim_message {
     struct sim_message *next;
-    uint64_t tag, number; /* number: of the link's messages */
+    uint64_t tag, number; /* number: its place among the link's messages */
     size_t size;
     bool end; /* the link ends behind it */
     uint8_t bytes[];
@@ -38,7 +38,7 @@ struct sim_seat {
     bool open, closed, cancelled;
     struct sim_queue inbox[SIM_RANKS];
     bool lost[SIM_RANKS];
-    uint64_t gathering; /* a tag: what was said already; 0: nothing */
+    uint64_t gathering; /* tag of a gather for which this rank has sent its part; 0: none */
 };
 
 struct sim_group { /* a configuration's links */
@@ -48,14 +48,14 @@ struct sim_group { /* a configuration's links */
     uint64_t digest; /* of members and shares: two sets under one number never meet */
     struct sim_seat seats[SIM_RANKS];
     struct sim_link {
-        uint64_t last, sent; /* nothing overtakes */
+        uint64_t last, sent; /* messages never overtake each other */
         struct sim_queue stalled;
         bool ended;
     } links[SIM_RANKS][SIM_RANKS]; /* from, to */
 };
 
-/* The newest where this rank has not met the others yet: who prepares a configuration once more has
- * other links. */
+/* The newest group in which this rank has not met the others yet: a rank that prepares a
+ * configuration once more has other links. */
 struct sim_group *sim_group(struct sim *sim, struct sim_job *job, uint32_t number, uint32_t size,
                             uint64_t digest, uint32_t rank);
 void sim_send(struct sim *sim, struct sim_group *group, uint32_t from, uint32_t to, uint64_t tag,
@@ -85,7 +85,7 @@ struct sim_conf {
     char restore[64]; /* "": initial weights */
     int32_t owners[SIM_MICROBATCHES];
     struct sim_group *group;
-    struct rb_roster *roster; /* the story's */
+    struct rb_roster *roster; /* in the story's arena */
     struct sim_feed *feed;
     struct rb_configuration as; /* for the product's rules: placement, wants */
     struct sim_conf *later;
@@ -108,7 +108,7 @@ struct sim_order {
     enum sim_order_kind kind;
     uint64_t fence;
     uint32_t number;
-    bool foreseen; /* to go there before anybody is ready */
+    bool foreseen; /* to go there before any member is ready */
     int64_t level;
     struct sim_conf *conf;
 };
@@ -167,11 +167,11 @@ struct sim_process {
     struct sim_job *job;
     struct sim_node *node;
     uint32_t device, spawned_for;
-    uint32_t slowness; /* 2 to 4: twice what it takes, against the quickest; */
-    bool steady;       /* it stays so, and may be 7 */
+    uint32_t slowness; /* in halves of the quickest's time: 2 to 4; */
+    bool steady;       /* it stays the same, and may be up to 7 */
     bool alive, stopped, hung, greets, met, pumping, again; /* met: some agent has connected */
-    uint64_t ends_behind;                                   /* so many sends; 0: not */
-    uint64_t stops_behind; /* but for steps: then all of its node is stopped */
+    uint64_t ends_behind;                                   /* after so many sends; 0: does not */
+    uint64_t stops_behind; /* so many, but for sends of steps: then all of its node is stopped */
 
     /* control thread */
     uint64_t agent; /* stamp of the rubatod that is connected; 0: none */
@@ -186,13 +186,13 @@ struct sim_process {
     uint32_t configured, go, breaks_off, abandoned[SIM_ABANDONED];
     unsigned n_abandoned;
     bool leave, leave_saves, ends, told_stay;
-    bool voting; /* it has said what it has of a step, and not heard the others */
+    bool voting; /* it has given its record, and has not heard the others */
     struct sim_conf *prepared, *in_group;
     enum sim_use use;
     uint32_t ready, stands_active;
     uint64_t lingers; /* since when it could have gone to a recovery (sim_check_stop.c) */
     int64_t stands_level;
-    int64_t freezes; /* behind the level at which it is to freeze; 0: none */
+    int64_t freezes; /* the level + 1 at which it is to freeze; 0: none */
     bool stands_frozen, stands_done;
 
     /* preparing thread */
@@ -204,17 +204,17 @@ struct sim_process {
 
     /* step thread */
     enum sim_phase phase;
-    bool entered; /* the phase */
+    bool entered; /* into the phase */
     struct sim_conf *active, *retired, *next;
-    uint32_t number, announced; /* entered; and said so */
+    uint32_t number, announced; /* entered; and reported */
     int64_t entrance;           /* level */
     struct sim_state state;
     int stage;
     struct rb_testimony testimonies[SIM_RANKS];
     uint8_t testified[SIM_RANKS * SIM_BLOCKS]; /* what they hold */
-    bool moved;                                /* somebody lacked something */
+    bool moved;                                /* a member lacked something */
     struct sim_state aside;                    /* being received */
-    uint64_t carrying;                         /* a tag: what was sent already; 0: nothing */
+    uint64_t carrying;                         /* tag of moves that it has sent; 0: none */
     size_t carried;
     struct rb_model model; /* blocks and what is held, for the product's rules */
     struct sim_state whole;
@@ -222,7 +222,7 @@ struct sim_process {
     bool stays[SIM_RANKS];
     int64_t pending, applied; /* levels, as rb_pending and rb_applied have them */
     uint32_t pending_attempt, applied_attempt, applied_by;
-    bool applied_skip, committed; /* committed: the step that runs is */
+    bool applied_skip, committed; /* committed: the step that runs is committed */
     uint32_t attempt, microbatch;
     int64_t kept;     /* level of sums that survived an attempt; -1: none */
     bool kept_redone; /* with other exponents */
@@ -272,15 +272,15 @@ bool sim_mailbox_can_open(const struct sim_process *process);
 bool sim_mailbox_can_take(const struct sim_process *process);
 bool sim_mailbox_abandoned(const struct sim_process *process, uint32_t number);
 void sim_mailbox_enter(struct sim_process *process, struct sim_conf *conf, enum sim_use use);
-/* Is this the configuration that it opens? */
+/* Is this the configuration that the process opens? */
 bool sim_mailbox_opens(const struct sim_process *process, uint32_t number);
-/* Is it told to go to a recovery that is prepared, and in another configuration still? */
+/* Is the process told to go to a recovery that is prepared, and still in another configuration? */
 bool sim_mailbox_goes(const struct sim_process *process);
-/* Then it leaves what it waits in there. */
+/* Then the process leaves the group in which it waits. */
 void sim_mailbox_leave_for_recovery(struct sim_process *process);
 void sim_mailbox_ready(struct sim_process *process, struct rb_vote_ready *ret_ready);
 void sim_mailbox_voted(struct sim_process *process);
-/* Told to save and leave, it hears the end of a vote that it is in. */
+/* A process that is told to save and leave hears the end of a vote that it is in. */
 bool sim_mailbox_hears_out(const struct sim_process *process);
 void sim_conf_free(struct sim_process *process, struct sim_conf *conf);
 void sim_obey(struct sim_process *process, struct sim_order *order);
@@ -327,7 +327,7 @@ int sim_hand_over(struct sim_process *process);
 int sim_collect(struct sim_process *process, uint32_t to);
 void sim_update(struct sim_process *process, bool skip); /* sim_step.c: of what is held */
 struct rb_testimony sim_testify(const struct sim_process *process);
-/* Would these, but for one of them, come to a state that is whole? */
+/* Would these processes, but for one of them, come to a state that is whole? */
 bool sim_have_all(struct sim_process *const *processes, size_t n, const struct sim_process *without,
                   int64_t *ret_level);
 
@@ -345,7 +345,7 @@ void sim_window_enter(struct sim_process *process, uint32_t term);
 void sim_follow_open(struct sim_process *process, struct sim_conf *conf);
 int sim_follow_run(struct sim_process *process); /* RB_EAGAIN */
 
-/* What a feed sends: a header, and what it speaks of behind it. */
+/* What a feed sends: a header, and behind it what the header describes. */
 enum sim_piece_kind { SIM_PIECE_START, SIM_PIECE_BLOCK, SIM_PIECE_ENTRY };
 enum {
     SIM_TAG_MEET = 1,

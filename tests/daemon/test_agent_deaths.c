@@ -8,7 +8,7 @@
 #include <setjmp.h>
 #include <cmocka.h>
 
-/* Ours are W0 and W1, b has B0; they train in configuration 1, which keeps 2 and 3. */
+/* W0 and W1 are of this node, B0 is of b; they train in configuration 1, which keeps 2 and 3. */
 static void put_three(struct scene *scene, struct rb_agent_worker **ret_w0,
                       struct rb_agent_worker **ret_w1)
 {
@@ -44,7 +44,7 @@ static void survivors_are_told_at_once(void **state)
     w0->configured = w0->went = 3;
     scene_expect(scene, "");
     scene->more = ",\"spare\":1,\"leftOf\":1";
-    scene_put_configuration(scene, 2, "GO", "a:0=W0 b:0=B0"); /* the coordinator, who knows less */
+    scene_put_configuration(scene, 2, "GO", "a:0=W0 b:0=B0"); /* its coordinator knows less */
     scene_expect(scene, "");
     w0->active = 3;
     scene_expect(scene, "");
@@ -60,7 +60,7 @@ static void told_by_another_agent(void **state)
     w0->configured = w0->went = w1->configured = w1->went = 2;
     w0->ready = w1->ready = 2;
     scene_expect(scene, "");
-    w0->went = w1->went = 1; /* a rubatod that was started again does not know what it said */
+    w0->went = w1->went = 1; /* a restarted rubatod does not know what it told them */
     scene_expect(scene, "go:W0:2 go:W1:2");
 }
 
@@ -86,7 +86,7 @@ static void what_prepares_beside_is_over(void **state)
     scene_put(scene, "jobs/j/configurations/00000005",
               "{\"number\":5,\"state\":\"PREPARING\",\"cause\":\"crash\",\"asked\":1,\"created\":1,"
               "\"members\":[{\"node\":\"a\",\"device\":0,\"worker\":\"W0\"}]}");
-    scene_expect(scene, "configure:W0:5:0"); /* its own way out */
+    scene_expect(scene, "configure:W0:5:0"); /* the coordinator's own solution */
 }
 
 static void what_is_not_foreseen(void **state)
@@ -95,7 +95,7 @@ static void what_is_not_foreseen(void **state)
     struct rb_agent_worker *w0, *w1;
     put_three(scene, &w0, &w1);
     w1->gone = true;
-    scene_put_configuration(scene, 4, "GO", "a:0=W0 b:0=B0"); /* it may have been flipped to */
+    scene_put_configuration(scene, 4, "GO", "a:0=W0 b:0=B0"); /* members may have flipped to it */
     w0->configured = w0->ready = w0->went = 4;
     scene_expect(scene, "");
     scene->more = ",\"spare\":1,\"went\":7";
@@ -105,9 +105,9 @@ static void what_is_not_foreseen(void **state)
     scene_put(scene, "jobs/j/configurations/00000004",
               "{\"number\":4,\"state\":\"ABANDONED\",\"cause\":"
               "\"grow\",\"asked\":1,\"created\":1}");
-    scene_expect(scene, "configure:W0:2:0:go"); /* that one never went */
+    scene_expect(scene, "configure:W0:2:0:go"); /* configuration 4 never had a GO */
     scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":4,\"saver\":\"B0\"}");
-    scene_expect(scene, ""); /* its end was asked for */
+    scene_expect(scene, ""); /* the job's end was asked for */
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_setup, scene_teardown)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's rules for processes and their reports: which are kept, killed, forgotten. */
+/* The agent's rules for processes and their reports: which processes are kept, killed,
+ * forgotten. */
 #include "tests/daemon/agent_scene.h"
 
 #include <stdarg.h>
@@ -29,7 +30,7 @@ static void a_dead_one_is_kept_while_spoken_of(void **state)
     w0->gone = true;
     scene_put_report(scene, "a:0", "W0", "DEAD", 1);
     scene_expect(scene, "");
-    /* A fresh one on its device, while the old configuration still counts. */
+    /* A fresh process on its device, while the old configuration still counts. */
     scene_put_configuration(scene, 2, "PREPARING", "a:0 b:0=B0");
     scene_expect(scene, "spawn:0:2");
     scene_put_configuration(scene, 1, "RETIRED", "a:0=W0 b:0=B0");
@@ -62,7 +63,7 @@ static void saver(void **state)
     scene_expect(scene, "forget:W0 leave:W1");
 }
 
-/* It could not save, and the job goes on with it, whoever has told it to save. */
+/* A process could not save, and the job goes on with it, no matter who told it to save. */
 static void a_saver_that_stays(void **state)
 {
     struct scene *scene = *state;
@@ -82,7 +83,7 @@ static void a_saver_that_stays(void **state)
     scene_expect(scene, "");
     scene_put_configuration(scene, 3, "PREPARING", "a:0=W0 a:1=W1");
     scene_expect(scene, "configure:W0:3:0 configure:W1:3:1");
-    w0->saving = true; /* of a job that has ended it is told nothing more, and killed in the end */
+    w0->saving = true; /* its job has ended: it gets no further order, and is killed in the end */
     w0->left = scene->now;
     scene_put_job(scene, "{\"phase\":\"Cancelled\",\"newest\":3}");
     scene_put_configuration(scene, 1, "RETIRED", "a:0=W0 a:1=W1");
@@ -145,7 +146,7 @@ static void one_that_does_nothing(void **state)
     scene_expect(scene, "");
     w0->unanswered = 10;
     scene_expect(scene, "kill:W0");
-    w0->connected = false; /* who cannot hear is not asked */
+    w0->connected = false; /* a process that cannot hear is not asked */
     w0->waited = scene->now;
     scene_expect(scene, "");
     w1->stopped = "it was stopped";
@@ -156,8 +157,8 @@ static void one_that_does_nothing(void **state)
     scene_expect(scene, "");
 }
 
-/* A node that had to be left by now: who is there still is killed, if enough others have the state.
- */
+/* A node that had to be left by now: a process that is still there is killed, if enough others have
+ * the state. */
 static void one_that_stays_too_long(void **state)
 {
     struct scene *scene = *state;
@@ -175,16 +176,16 @@ static void one_that_stays_too_long(void **state)
     assert_int_equal(scene->wake, scene->now + 1000);
     scene->unix_ms = 5000;
     scene_expect(scene, "kill:W0");
-    scene_put_report(scene, "b:0", "W1", "DEAD", 1); /* then it is the only one */
+    scene_put_report(scene, "b:0", "W1", "DEAD", 1); /* then W0 is the only one */
     scene_expect(scene, "");
     scene_put_report(scene, "b:0", "W1", "TRAINING", 1);
-    scene_put(scene, "cordons/b", "{\"since\":1,\"drain\":true}"); /* that one must leave, too */
+    scene_put(scene, "cordons/b", "{\"since\":1,\"drain\":true}"); /* b must be left, too */
     scene_expect(scene, "");
     scene_put_job(scene, "{\"phase\":\"Running\",\"active\":1,\"newest\":1,\"saver\":\"W0\"}");
     scene_expect(scene, "save-and-leave:W0");
 }
 
-/* W0 on a trains with others, of whose nodes none has a lease. */
+/* W0 on a trains with others, and none of their nodes has a lease. */
 static struct rb_agent_worker *train_with_absent(struct scene *scene, const char *members)
 {
     put_node(scene, "a");
@@ -196,7 +197,7 @@ static struct rb_agent_worker *train_with_absent(struct scene *scene, const char
     return worker;
 }
 
-/* A node that is stopped whole ends no link: whoever waits for it has to be told. */
+/* A node that is stopped whole ends no link: a process that waits for it has to be told. */
 static void one_that_waits_in_vain(void **state)
 {
     struct scene *scene = *state;
@@ -204,7 +205,7 @@ static void one_that_waits_in_vain(void **state)
     scene_put_report(scene, "b:0", "W1", "TRAINING", 1);
     worker->stepped = scene->now - 2000;
     worker->step_ms = 100;
-    scene_expect(scene, ""); /* b has lost its lease, and it trains on */
+    scene_expect(scene, ""); /* b has lost its lease, and W0 trains on */
     assert_int_equal(scene->wake, scene->now + 1000);
     scene->now += 1000;
     scene_expect(scene, "ask:b"); /* or has it? */
@@ -215,7 +216,7 @@ static void one_that_waits_in_vain(void **state)
     assert_int_equal(scene->wake, scene->now + 5000);
     scene->now += 5000;
     scene_expect(scene, "freeze:W0:b");
-    worker->stepped = 0; /* it has frozen */
+    worker->stepped = 0; /* W0 has frozen */
     scene_expect(scene, "");
     worker->stepped = scene->now - 60000;
     put_node(scene, "b"); /* a long step */
@@ -223,11 +224,11 @@ static void one_that_waits_in_vain(void **state)
     scene_put_configuration(scene, 2, "PREPARING", "a:0=W0 b:0=W1 c:0"); /* nobody waits for c */
     worker->configured = 2;
     scene_expect(scene, "");
-    rb_mirror_delete(scene->mirror, "nodes/a"); /* nor for itself */
+    rb_mirror_delete(scene->mirror, "nodes/a"); /* nor for its own node */
     scene_expect(scene, "");
 }
 
-/* Nor does one that is to save wait for the vote that it hears out first. */
+/* Nor does a process that is to save wait for the vote that it hears out first. */
 static void a_saver_that_waits_in_vain(void **state)
 {
     struct scene *scene = *state;
@@ -246,8 +247,8 @@ static void a_saver_that_waits_in_vain(void **state)
     scene_expect(scene, "");
 }
 
-/* It has flipped with a newcomer that was stopped then, and says so behind the first step there.
- * What was flipped to is given up meanwhile; it waits there all the same. */
+/* W0 has flipped with a newcomer that was stopped then, and would report it after the first step
+ * there.  The configuration is given up meanwhile; W0 waits in it all the same. */
 static void one_that_waits_where_it_has_not_said(void **state)
 {
     struct scene *scene = *state;
@@ -255,7 +256,7 @@ static void one_that_waits_where_it_has_not_said(void **state)
     scene_put_configuration(scene, 2, "ABANDONED", "a:0=W0 b:0=W1");
     worker->configured = worker->went = worker->abandoned = 2;
     worker->stepped = scene->now - 3000;
-    scene_expect(scene, ""); /* it was not to be gone to yet */
+    scene_expect(scene, ""); /* it has had no GO yet */
     scene->more = ",\"went\":5";
     scene_put_configuration(scene, 2, "ABANDONED", "a:0=W0 b:0=W1");
     scene_expect(scene, "ask:b");
@@ -263,7 +264,7 @@ static void one_that_waits_where_it_has_not_said(void **state)
     scene_expect(scene, "freeze:W0:b");
 }
 
-/* Of several that have lost their leases one trains on, and answers: that says nothing of the
+/* Of two nodes that have lost their leases one trains on, and answers: that says nothing of the
  * other. */
 static void one_of_two_that_are_away(void **state)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The agent's rules for configurations: who is spawned, prepared, told to go, dismissed. */
+/* The agent's rules for configurations: which processes are spawned, prepared, told to go,
+ * dismissed. */
 #include "tests/daemon/agent_scene.h"
 
 #include <stdarg.h>
@@ -26,9 +27,9 @@ static void start_to_training(void **state)
     scene->no_blobs = false;
     scene_put_report(scene, "a:0", "W0", "IDLE", 1);
     scene_put_report(scene, "a:1", "W1", "IDLE", 1);
-    scene_expect(scene, ""); /* b's is not there yet */
+    scene_expect(scene, ""); /* b's blob is not there yet */
     scene_put_report(scene, "b:0", "X", "IDLE", 7);
-    scene_expect(scene, ""); /* ... and that is another's */
+    scene_expect(scene, ""); /* ... and that one is for another configuration */
     scene_put_report(scene, "b:0", "B0", "IDLE", 1);
     scene_expect(scene, "configure:W0:1:0 configure:W1:1:2");
     w0->configured = w1->configured = 1;
@@ -99,7 +100,8 @@ static void abandoned(void **state)
     scene_expect(scene, "abandon:W0:3 abandon:W1:3 leave:W1");
 }
 
-/* Given up behind its GO: who trains there is kept until facts know, who does not is not. */
+/* Given up after its GO: a process that trains there is kept until facts know, one that does not
+ * train is not kept. */
 static void given_up_and_flipped_to(void **state)
 {
     struct scene *scene = *state;
@@ -147,7 +149,7 @@ static void a_fresh_one_waits_for_the_device(void **state)
                  "spawn:0:5"); /* which takes the place of OLD: to forget it is not another's */
 }
 
-/* Two configurations at once may want it: one gets it. */
+/* Two configurations at once may want a device: one gets it. */
 static void a_device_has_one_process(void **state)
 {
     struct scene *scene = *state;

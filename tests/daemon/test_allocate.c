@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shares: who gets which devices, and what a job that gets none is told. */
+/* Shares: which job gets which devices, and what a job that gets none is told. */
 #include "daemon/decide/allocate.h"
 #include "world.h"
 
@@ -24,7 +24,7 @@ static struct rb_share *shares(struct world *world)
     return rb_allocate(rb_mirror_facts(world->mirror), world->now, &arena);
 }
 
-/* Write the job again with a change. */
+/* Write the job again with changes. */
 static void alter(struct world *world, const char *id, int32_t priority, const char *kind,
                   const char *class)
 {
@@ -54,7 +54,7 @@ static void the_least_for_all_before_more_for_one(void **unused)
     world_add_job(&world, "j1", 1, 8, 8, 10);
     world_add_job(&world, "j2", 2, 8, 8, 10);
     share = shares(&world);
-    assert_int_equal(share[0].n, 2); /* its one, and what is left: it is older */
+    assert_int_equal(share[0].n, 2); /* its one, and the rest: it is older */
     assert_int_equal(share[1].n, 2);
     world_end(&world);
 }
@@ -96,7 +96,7 @@ static void a_higher_one_takes_what_is_above_the_least(void **unused)
     lower_one_runs(&world, 1);
     world_add_job(&world, "j2", 2, 8, 8, 10000);
     share = shares(&world);
-    assert_int_equal(share[0].n, 4); /* an equal takes nothing */
+    assert_int_equal(share[0].n, 4); /* a job of equal priority takes nothing */
     assert_int_equal(share[1].n, 0);
     assert_string_equal(rb_share_reason(&share[1], world_job(&world, "j2"), 2, &arena),
                         "waits for 2 devices: 0 of 4 are free; j1 has a:0, a:1, a:2, a:3");
@@ -122,14 +122,14 @@ static void only_as_much_as_is_wanted_and_only_if_it_is_enough(void **unused)
     world_add_node(&world, "b", 1);
     assert_int_equal(shares(&world)[0].n, 2); /* with the free one that is enough */
     world_add_job(&world, "j3", 1, 8, 1, 10000);
-    assert_int_equal(shares(&world)[2].n, 0); /* and nobody else gets that */
+    assert_int_equal(shares(&world)[2].n, 0); /* and no other job gets that one */
     alter(&world, "j2", 1, "cuda", "plain");
-    assert_int_equal(shares(&world)[0].n, 4); /* nothing here would serve it */
+    assert_int_equal(shares(&world)[0].n, 4); /* no device here would serve j2 */
     assert_int_equal(shares(&world)[2].n, 1);
     world_end(&world);
 }
 
-/* Whoever gives has given once: it is not asked again while the device is on its way. */
+/* A job that gives does so once: it is not asked again while the device is on its way. */
 static void preemption_comes_to_rest_and_is_undone(void **unused)
 {
     struct world world;
@@ -279,7 +279,7 @@ static void a_parked_state_is_gone_to(void **unused)
     assert_int_equal(shares(&world)[0].n, 0);
     assert_string_equal(shares(&world)[0].needs, "b");
     world_cordon(&world, "b", false, false);
-    alter(&world, "j1", 0, "any", "older"); /* as when all was upgraded meanwhile */
+    alter(&world, "j1", 0, "any", "older"); /* as after an upgrade of all nodes */
     share = shares(&world);
     assert_int_equal(share[0].n, 0);
     assert_string_equal(rb_share_reason(&share[0], world_job(&world, "j1"), 1, &arena),

@@ -75,7 +75,7 @@ static void one_two_and_three(void **unused)
     assert_int_equal(left->state, RB__CONFIGURATION__STATE__GO);
     assert_string_equal(left->cause, "crash");
     assert_string_equal(left->plan, "data parallel x3, 12 microbatches: 4 4 4");
-    /* Who was there keeps what it had. */
+    /* Members that were there keep what they had. */
     expect(rb_contingency_make(&job, &conf, bd, 1, &arena), "9/1: A 0+4 5+1 10+1, C 4+1 6+4 11+1");
     expect(rb_contingency_make(&job, &conf, abd, 1, &arena), "10/0: C 0+12");
     assert_null(rb_contingency_make(&job, &conf, all, 1, &arena));
@@ -85,13 +85,13 @@ static void one_two_and_three(void **unused)
     conf.spare = 1;
     assert_null(rb_contingency_make(&job, &conf, bd, 1, &arena)); /* no number is kept */
     conf.spare = 3;
-    members[2].worker = NULL; /* nobody knows who that is */
+    members[2].worker = NULL; /* nobody knows which process that is */
     assert_null(rb_contingency_make(&job, &conf, b, 1, &arena));
     rb_arena_done(&arena);
 }
 
-/* Where speeds are known, the dead one's microbatches go where they are done soonest, and who lives
- * is as quick as it was. */
+/* Where speeds are known, the dead member's microbatches go where they are done soonest, and each
+ * survivor is as quick as it was. */
 static void shares_by_speed(void **unused)
 {
     static const uint32_t us[MEMBERS] = {10, 10, 20, 40};
@@ -122,8 +122,8 @@ static void shares_by_speed(void **unused)
     rb_arena_done(&arena);
 }
 
-/* Shards of what is left are longer: with three of A, B, C, D activations still fit, with two they
- * do not. */
+/* Shards are longer after a death: with three of A, B, C, D activations still fit, with two they do
+ * not. */
 static void computed_again(void **unused)
 {
     struct rb_arena arena = {0};
@@ -156,7 +156,7 @@ static void computed_again(void **unused)
     assert_true(rb_fit_recomputes(&job, &conf));
     footprint.limit = 100 + 120 + 4 * 50;
     assert_false(rb_fit_recomputes(&job, &conf));
-    conf.recomputes = 1; /* as a planner saw reason to */
+    conf.recomputes = 1; /* a planner had a reason to */
     footprint.limit = 1000;
     assert_true(rb_contingency_make(&job, &conf, b, 1, &arena)->recomputes);
     job.footprint = NULL;
@@ -253,7 +253,7 @@ static void whatever_way_it_is_known(void **unused)
     expect(next(&arena, "A"), "8/2: B 0+1 3+3, C 1+1 6+3, D 2+1 9+3");
     put_report("b:1", "D", "DEAD", "");
     expect(next(&arena, "A"), ad);
-    put_report("b:1", "E", "IDLE", ""); /* another has its device */
+    put_report("b:1", "E", "IDLE", ""); /* another process has its device */
     expect(next(&arena, "A"), ad);
     put_report("b:1", "D", "TRAINING", "");
     put("jobs/j/workers/b:0", "{\"worker\":\"C\",\"state\":\"TRAINING\",\"active\":8,\"level\":5,"
@@ -262,7 +262,7 @@ static void whatever_way_it_is_known(void **unused)
     rb_arena_done(&arena);
 }
 
-/* A second death, behind one that is recorded and behind one that is not. */
+/* A second death, after one that is recorded and after one that is not. */
 static void counted_from_what_was_planned(void **unused)
 {
     struct rb_arena arena = {0};

@@ -89,7 +89,7 @@ static void grows_and_shrinks_in_place(void **unused)
     world_end(&world);
 }
 
-/* As its context says. */
+/* The plan that the context holds. */
 static bool plan_anew(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
                       const Rb__Configuration *configuration, const Rb__Configuration *running,
                       struct rb_arena *arena, struct rb_decide_plan *ret)
@@ -103,7 +103,7 @@ static bool plan_anew(void *context, const struct rb_facts *facts, const struct 
     return true;
 }
 
-/* The active configuration, when nothing follows it any more. */
+/* The active configuration, once no other follows it any more. */
 static const Rb__Configuration *settle(struct world *world)
 {
     uint32_t number;
@@ -147,19 +147,19 @@ static void same_members_in_another_way(void **unused)
     world_rounds(&world, 10);
     number = world_active(&world, JOB)->number;
     plan = (struct rb_decide_plan){.stages = 2, .seconds = 0.5, .why = "so it is"};
-    active = settle(&world); /* two of two have all of it: it is the same */
+    active = settle(&world); /* two of two have all of the state: it is the same */
     assert_int_equal(active->number, number);
     assert_int_equal(active->replicas, 2);
     world_end(&world);
 }
 
-/* Pipelines of two on two and on four devices, with two replicas; of three it cannot say anything.
- */
+/* Pipelines of two stages on two and on four devices, with two replicas; for three devices this
+ * planner has no answer. */
 static bool plan_pairs(void *context, const struct rb_facts *facts, const struct rb_job_facts *job,
                        const Rb__Configuration *configuration, const Rb__Configuration *running,
                        struct rb_arena *arena, struct rb_decide_plan *ret)
 {
-    int64_t *ran = context; /* what it was told trains; -1: nothing */
+    int64_t *ran = context; /* what trains, as the planner was told; -1: nothing */
 
     (void)facts;
     (void)job;
@@ -187,7 +187,8 @@ static bool hear(void *context, const struct rb_facts *facts, const struct rb_jo
     return true;
 }
 
-/* What trains is asked about with the speeds of now, and a newcomer with those of the others. */
+/* The planner is asked about what trains with the speeds of now, and about a newcomer with the
+ * speeds of the others. */
 static void planner_hears_paces(void **unused)
 {
     struct world world;
@@ -245,7 +246,7 @@ static void runs_as_the_planner_says(void **unused)
     assert_string_equal(world_active(&world, JOB)->plan,
                         "pipeline of 2 stages x4: 2 2, 1F1B, 8 microbatches, 2 replicas of each "
                         "block");
-    world_kill(&world, world_worker(&world, JOB, "a", 1)); /* nobody is asked */
+    world_kill(&world, world_worker(&world, JOB, "a", 1)); /* the planner is not asked */
     world_rounds(&world, 10);
     assert_int_equal(world_active(&world, JOB)->n_members, 4); /* and a fresh one in its place */
     assert_int_equal(world_active(&world, JOB)->pipeline, 2);
@@ -301,7 +302,8 @@ static void pauses_and_goes_on(void **unused)
     world_end(&world);
 }
 
-/* Its state is kept like that of a paused one; told once more it does not wait for that. */
+/* The job's state is kept like that of a paused job; told once more the job does not wait for
+ * that. */
 static void cancels_and_keeps(void **unused)
 {
     (void)unused;
@@ -328,7 +330,8 @@ static void cancels_and_keeps(void **unused)
     }
 }
 
-/* Told to go it trains before the coordinator has heard so; or one ends before it got there. */
+/* The job trains after its GO before the coordinator hears of it; or one member ends before it gets
+ * there. */
 static void cancelled_behind_its_first_go(void **unused)
 {
     (void)unused;
@@ -359,7 +362,7 @@ static void cancelled_behind_its_first_go(void **unused)
     }
 }
 
-/* Growing has failed often; what trained may be paused and go on all the same. */
+/* Growing has failed often; the job that trained may be paused and go on all the same. */
 static void failed_growth_is_no_failed_start(void **unused)
 {
     struct world world;

@@ -12,7 +12,7 @@
 
 #define JOB WORLD_JOB
 
-/* Four devices of "a" train, and say how quick they are; on even shares. */
+/* Four devices of "a" train, and report their speeds; on even shares. */
 static void four_that_differ(struct world *world, bool even)
 {
     static const uint32_t us[] = {10000, 10000, 20000, 40000};
@@ -66,7 +66,7 @@ static void same_members_other_shares(void **unused)
     assert_int_equal(world_active(&world, JOB)->number, first + 4); /* three are kept for deaths */
     assert_true(world_event(&world, "balanced"));
     wait_out(&world);
-    assert_null(world_next(&world, JOB)); /* these are the best */
+    assert_null(world_next(&world, JOB)); /* these shares are the best */
     world_end(&world);
 }
 
@@ -117,7 +117,8 @@ static void none_where_none_is_due(void **unused)
     world_end(&world);
 }
 
-/* A wish goes before it, and takes the speeds along; a newcomer counts like others of its kind. */
+/* A wish comes before a balance, and takes the speeds along; a newcomer counts like others of its
+ * kind. */
 static void wishes_go_first(void **unused)
 {
     struct world world;
@@ -142,7 +143,7 @@ static void wishes_go_first(void **unused)
     world_end(&world);
 }
 
-/* A wish that no device was there for is still what a later growth answers. */
+/* A wish for devices that were not there is still what a later growth answers. */
 static void answers_no_wish(void **unused)
 {
     struct world world;
@@ -164,7 +165,7 @@ static void answers_no_wish(void **unused)
     world_end(&world);
 }
 
-/* What kept a device from getting anything is not held against it for ever. */
+/* Whatever kept a device from getting microbatches is not held against it for ever. */
 static void the_idle_get_another_chance(void **unused)
 {
     struct world world;
@@ -193,7 +194,7 @@ static void pin_to_a_missing_one(Rb__Wish *wish, uint64_t to)
     wish->n_devices = 1;
 }
 
-/* The job trains on where it is, with the shares that are best there, and these are made once. */
+/* The job trains on where it is, with the shares that are best there, which are made once. */
 static void of_devices_that_cannot_be_had(void **unused)
 {
     struct world world;
@@ -215,7 +216,7 @@ static void of_devices_that_cannot_be_had(void **unused)
     world_end(&world);
 }
 
-/* Facts do not flutter. */
+/* Small changes of speed are not published. */
 static void what_is_published(void **unused)
 {
     Rb__WorkerReport known = RB__WORKER_REPORT__INIT;
@@ -225,7 +226,7 @@ static void what_is_published(void **unused)
     assert_int_equal(rb_publish_pace(NULL, 3200), 3200);
     assert_int_equal(rb_publish_pace(&known, 3200), 3200);
     known.microbatch_us = 3200;
-    assert_int_equal(rb_publish_pace(&known, 0), 3200); /* rubatod is new and has not heard */
+    assert_int_equal(rb_publish_pace(&known, 0), 3200); /* a new rubatod has not heard yet */
     assert_int_equal(rb_publish_pace(&known, 3300), 3200);
     assert_int_equal(rb_publish_pace(&known, 3100), 3200);
     assert_int_equal(rb_publish_pace(&known, 3301), 3301);

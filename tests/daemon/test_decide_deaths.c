@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The coordinator's rules, scene by scene: who goes on when workers die, and what is lost. */
+/* The coordinator's rules, scene by scene: which members go on when workers die, and what is
+ * lost. */
 #include "tests/daemon/world_inside.h"
 
 #include "base/buffer.h"
@@ -72,7 +73,8 @@ static void a_recovery_that_loses_another(void **unused)
     world_end(&world);
 }
 
-/* The coordinator was away: two died, one after the other, and the third has gone on by itself. */
+/* The coordinator was away: two members died, one after the other, and the third has gone on by
+ * itself. */
 static void what_agents_did_is_recorded(void **unused)
 {
     struct world world;
@@ -102,11 +104,12 @@ static void what_agents_did_is_recorded(void **unused)
     assert_true(world_event(&world, "worker-died") && world_event(&world, "recovered"));
     world_rounds(&world, 50);
     assert_int_equal(world_active(&world, JOB)->n_members, 3);
-    assert_true(world_active(&world, JOB)->number > newest); /* none of those that were kept */
+    assert_true(world_active(&world, JOB)->number > newest); /* not a number that was kept */
     world_end(&world);
 }
 
-/* It flipped to what a newcomer comes with, and froze there before it said so. */
+/* The newcomer flipped to the configuration that brings it, and froze there before it reported
+ * so. */
 static void freeze_behind_flip(struct worker *newcomer, int64_t level, uint32_t number)
 {
     newcomer->level = level;
@@ -137,7 +140,7 @@ static void newcomers_are_left_alone_behind_a_flip(void **unused)
     world_agent(&world, 0);
     world_decide(&world);
     assert_int_equal(world_next(&world, JOB)->n_members, 3);
-    world_kill(&world, world_worker(&world, JOB, "a", 1)); /* the last who had been in the job */
+    world_kill(&world, world_worker(&world, JOB, "a", 1)); /* the last that was in the job before */
     world_agent(&world, 0);
     world_decide(&world);
     next = world_next(&world, JOB);
@@ -195,7 +198,7 @@ static void restarts_from_the_newest_checkpoint(void **unused)
     world_end(&world);
 }
 
-/* Starts that load `step` fail, and say so, until the job runs or has failed. */
+/* Starts that load `step` fail, and report it, until the job runs or has failed. */
 static void fail_to_load(struct world *world, int64_t step)
 {
     world_kill(world, world_worker(world, JOB, "a", 0));
@@ -227,7 +230,8 @@ static void an_unreadable_checkpoint_gives_way_to_an_older_one(void **unused)
     assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
     assert_int_equal(world_active(&world, JOB)->restore->step, 3);
     assert_true(world_event(&world, "checkpoint-unreadable"));
-    /* Nor is it taken the next time, or exported, before the job has come as far again. */
+    /* Nor is the unreadable one taken the next time, or exported, before the job has come as far
+     * again. */
     world_kill(&world, world_worker(&world, JOB, "a", 0));
     world_rounds(&world, 60);
     assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
@@ -296,8 +300,8 @@ static void another_saver_when_the_first_dies(void **unused)
     world_end(&world);
 }
 
-/* Another one saves while there is one; where there is none the job is over without its state, and
- * is not started again. */
+/* Another member saves while there is one; without any the job is over without its state, and is
+ * not started again. */
 static void savers_of_a_cancelled_job_die(void **unused)
 {
     (void)unused;
@@ -333,8 +337,8 @@ static void too_few_survivors_park(void **unused)
     world_end(&world);
 }
 
-/* Who died in a vote may have spoken to some and not to others: whoever heard all is a step ahead.
- */
+/* A rank that died in a vote may have spoken to some and not to others: a rank that heard all is a
+ * step ahead. */
 static void who_is_ahead_saves(void **unused)
 {
     struct world world;

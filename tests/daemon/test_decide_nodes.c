@@ -21,7 +21,7 @@ static void drain_moves_through_both(void **unused)
     world_cordon(&world, "a", true, true);
     world_decide(&world);
     assert_string_equal(world_next(&world, JOB)->cause, "drain");
-    assert_int_equal(world_next(&world, JOB)->n_members, 2); /* someone has to bring the state */
+    assert_int_equal(world_next(&world, JOB)->n_members, 2); /* a member has to bring the state */
     world_rounds(&world, 20);
     assert_int_equal(world_active(&world, JOB)->n_members, 1);
     assert_string_equal(world_active(&world, JOB)->members[0]->node, "b");
@@ -84,7 +84,8 @@ static void too_few_in_a_hurry_park(void **unused)
     world_end(&world);
 }
 
-/* Whoever is there still when the time is over is killed; that is a crash and costs no step. */
+/* A process that is still there when the time is over is killed; that is a crash and costs no
+ * step. */
 static void killed_when_the_time_is_over(void **unused)
 {
     struct world world;
@@ -93,7 +94,7 @@ static void killed_when_the_time_is_over(void **unused)
     (void)unused;
     drained_with_a_lame_newcomer(&world, 1);
     level = world_worker(&world, JOB, "a", 0)->level;
-    world.now += 2000; /* nobody heard of the new configuration */
+    world.now += 2000; /* no agent heard of the new configuration */
     world_agent(&world, 1);
     assert_null(world_worker(&world, JOB, "b", 0));
     world.nodes[2].up = false;
@@ -129,8 +130,8 @@ static void pin_to_second(Rb__Wish *wish, uint64_t to)
     wish->asked = to;
 }
 
-/* In the second half of a move members flip to what the first rank is not in: it may have trained
- * its last step already. */
+/* In the second half of a move members flip to a configuration without the first rank, which may
+ * have trained its last step already. */
 static void paused_while_the_first_rank_leaves(void **unused)
 {
     const Rb__Configuration *next = NULL;
@@ -227,7 +228,7 @@ static void lost_lease_is_no_death(void **unused)
     world_rounds(&world, 10);
     active = world_active(&world, JOB)->number;
     world_node_up(&world, 1, false);
-    world_rounds(&world, 300); /* trains on for half a minute */
+    world_rounds(&world, 300); /* the job trains on for half a minute */
     assert_int_equal(world_active(&world, JOB)->number, active);
     world_kill(&world, world_worker(&world, JOB, "b", 0));
     world_rounds(&world, 20);
@@ -239,7 +240,7 @@ static void lost_lease_is_no_death(void **unused)
     world_end(&world);
 }
 
-/* Nobody else can save: who asked for a pause sees why there is none. */
+/* No other member can save: the user who asked for a pause sees why there is none. */
 static void paused_while_its_node_is_away(void **unused)
 {
     struct world world;
@@ -257,7 +258,7 @@ static void paused_while_its_node_is_away(void **unused)
     world_end(&world);
 }
 
-/* All who could say whether they have flipped are out of reach. */
+/* All members that could say whether they have flipped are out of reach. */
 static void what_went_is_not_taken_back_unheard(void **unused)
 {
     struct world world;
@@ -284,8 +285,8 @@ static void what_went_is_not_taken_back_unheard(void **unused)
     world_end(&world);
 }
 
-/* Two nodes of one device; the job trains on a and goes to both.  b is cut off behind the GO, and
- * the step that is voted on takes longer than anyone waits. */
+/* Two nodes of one device; the job trains on a and goes to both.  b is cut off after the GO, and
+ * the step that is voted on takes longer than the coordinator waits. */
 static void what_was_flipped_to_is_revived(void **unused)
 {
     struct world world;
@@ -313,7 +314,7 @@ static void what_was_flipped_to_is_revived(void **unused)
     assert_true(world_event(&world, "abandoned"));
     assert_null(world_next(&world, JOB));
 
-    world_train(&world, JOB); /* the vote; then its node is back, and hears that it was given up */
+    world_train(&world, JOB); /* the vote; then b is back, and hears that 2 was given up */
     fed = world_worker(&world, JOB, "b", 0);
     world_node_up(&world, 1, true);
     world_agent(&world, 1);
@@ -327,8 +328,8 @@ static void what_was_flipped_to_is_revived(void **unused)
     world_end(&world);
 }
 
-/* With two devices each has all of the state, with three it is in shards: nobody can be told to
- * save behind the GO, for it may have been flipped to. */
+/* With two devices each has all of the state, with three it is in shards: no member can be told to
+ * save after the GO, because members may have flipped. */
 static void paused_on_the_way_into_shards(void **unused)
 {
     struct world world;

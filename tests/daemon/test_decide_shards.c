@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The coordinator's rules, scene by scene: state in shards, where a death may take what no other
- * has, and parts are brought together to be saved. */
+ * member has, and parts are brought together to be saved. */
 #include "tests/daemon/world.h"
 
 #include <setjmp.h>
@@ -59,7 +59,7 @@ static void a_second_replica_is_enough(void **unused)
     world_end(&world);
 }
 
-/* Two at once: those that hold a block together, or two that do not. */
+/* Two deaths at once: of two members that together hold a block, or of two that do not. */
 static void two_deaths_may_be_too_many(void **unused)
 {
     for (uint32_t second = 2; second <= 3; second++) {
@@ -98,7 +98,7 @@ static void parts_are_brought_together_to_pause(void **unused)
     }
 }
 
-/* Until it is saved the others keep what they gave to the one that gathered it. */
+/* Until the state is saved the others keep what they gave to the gatherer. */
 static void the_gatherer_dies(void **unused)
 {
     struct world world;
@@ -133,7 +133,8 @@ static void the_gatherer_dies(void **unused)
     world_end(&world);
 }
 
-/* Who survives is too few to train, and together has all of it: it is parked all the same. */
+/* The survivors are too few to train, and together have all of the state: it is parked all the
+ * same. */
 static void too_few_parts_park(void **unused)
 {
     struct world world;

@@ -40,7 +40,7 @@ static void silent_node_is_not_waited_for(void **unused)
 
     (void)unused;
     on_nodes(&world, 2, 1, 0);
-    world.silent = "b"; /* nobody has frozen: it may answer whom it likes */
+    world.silent = "b"; /* nobody has frozen: b need not answer */
     rounds_of_a(&world, 20);
     assert_int_equal(world_active(&world, JOB)->n_members, 2);
     world.silent = NULL;
@@ -55,7 +55,8 @@ static void silent_node_is_not_waited_for(void **unused)
     world_end(&world);
 }
 
-/* Who coordinates now knows it only by its silence: its lease has ended with the last one's. */
+/* A new coordinator knows b only by its silence: b's lease has ended with the last
+ * coordinator's. */
 static void silent_node_without_a_lease(void **unused)
 {
     struct world world;
@@ -70,7 +71,7 @@ static void silent_node_without_a_lease(void **unused)
     world_end(&world);
 }
 
-/* Nobody trains any more: it saves the end, and others have what it saves. */
+/* Nobody trains any more: the first rank saves the end, and others have what it saves. */
 static void first_rank_is_away_behind_the_last_step(void **unused)
 {
     struct world world;
@@ -98,8 +99,8 @@ static void first_rank_is_away_behind_the_last_step(void **unused)
     world_end(&world);
 }
 
-/* A link broke, and the coordinator alone cannot reach b, whose worker has frozen as that of a has.
- */
+/* A link broke, and the coordinator alone cannot reach b, whose worker has frozen like that of
+ * a. */
 static void silent_node_whose_worker_has_frozen(void **unused)
 {
     struct world world;
@@ -118,8 +119,8 @@ static void silent_node_whose_worker_has_frozen(void **unused)
     world_end(&world);
 }
 
-/* Both have frozen for a broken link, and a recovery of both is made: then nothing is heard of b.
- */
+/* Both have frozen because of a broken link, and a recovery of both is made; then nothing is heard
+ * of b. */
 static void freeze_and_lose_b(struct world *world)
 {
     world_freeze(world_worker(world, JOB, "a", 0));
@@ -140,7 +141,7 @@ static void silent_node_in_a_recovery(void **unused)
     on_nodes(&world, 2, 1, 0);
     freeze_and_lose_b(&world);
     rounds_of_a(&world, 15);
-    assert_int_equal(world_next(&world, JOB)->n_members, 2); /* it may be slow */
+    assert_int_equal(world_next(&world, JOB)->n_members, 2); /* b may be slow */
     rounds_of_a(&world, 15);
     assert_int_equal(world_active(&world, JOB)->n_members, 1);
     assert_null(world_next(&world, JOB));
@@ -148,7 +149,7 @@ static void silent_node_in_a_recovery(void **unused)
     world_end(&world);
 }
 
-/* It alone has a part of the state: there is nothing to do without it. */
+/* b alone has a part of the state: there is nothing to do without it. */
 static void silent_node_in_a_recovery_has_what_others_lack(void **unused)
 {
     struct world world;
@@ -168,8 +169,8 @@ static void silent_node_in_a_recovery_has_what_others_lack(void **unused)
     world_end(&world);
 }
 
-/* Its lease has ended, too, and a is frozen: that a part is away is told before anybody is asked.
- */
+/* b's lease has ended, too, and a is frozen: that a part is away is reported before any node is
+ * asked. */
 static void node_away_has_what_others_lack(void **unused)
 {
     struct world world;
@@ -224,8 +225,8 @@ static void silent_node_behind_one_that_is_away(void **unused)
     world_end(&world);
 }
 
-/* b dies, and behind the order to go on without it c, of which nothing was heard since.  Each is
- * told of once, and has failed the job once, however many recoveries are without it. */
+/* b dies, and after the order to go on without it c falls silent.  Each is reported once, and has
+ * failed the job once, however many recoveries are without it. */
 static void silent_node_in_what_was_foreseen(void **unused)
 {
     struct world world;

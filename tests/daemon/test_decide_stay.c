@@ -11,7 +11,8 @@
 
 #define JOB WORLD_JOB
 
-/* A node with so many devices, on all of which the job trains; replicas 0: each has all of it. */
+/* A node with so many devices, on all of which the job trains; replicas 0: each has all of the
+ * state. */
 static void running(struct world *world, uint32_t replicas, uint32_t devices)
 {
     world_begin(world, 1);
@@ -38,7 +39,7 @@ static void until_gathered(struct world *world)
     fail_msg("nobody gathers the state");
 }
 
-/* Resumed before it was saved: all go on where they are, with what they had. */
+/* Resumed before the state was saved: all members go on where they are, with what they had. */
 static void goes_on(struct world *world, uint32_t devices, int64_t level)
 {
     world_rounds(world, 60);
@@ -61,7 +62,7 @@ static void pauses(struct world *world)
     assert_non_null(world_state(world, JOB)->parked);
 }
 
-/* Who has gathered the state trains no step, whoever is slow to tell it what to do. */
+/* The process that has gathered the state trains no step, even where orders to it are slow. */
 static void the_gatherer_stands(void **unused)
 {
     struct world world;
@@ -102,7 +103,7 @@ static void resumed_behind_the_flip(void **unused)
     world_end(&world);
 }
 
-/* And paused again, while those who gave what they had and the one that has it come together. */
+/* Paused again, while the members that gave what they had and the one that has it come together. */
 static void paused_again_meanwhile(void **unused)
 {
     struct world world;
@@ -119,7 +120,8 @@ static void paused_again_meanwhile(void **unused)
     world_end(&world);
 }
 
-/* By the one that has all of the state, or of whose parts the others have what they gave. */
+/* By a process that has all of the state, or by one to which the others gave parts that they still
+ * have. */
 static void a_save_that_fails_is_taken_back(void **unused)
 {
     for (uint32_t replicas = 0; replicas <= 2; replicas++)
@@ -144,7 +146,7 @@ static void a_save_that_fails_is_taken_back(void **unused)
         }
 }
 
-/* One that can save is let do so. */
+/* A process that can save may do so. */
 static void a_save_that_goes_well_is_not(void **unused)
 {
     struct world world;
@@ -164,8 +166,8 @@ static void a_save_that_goes_well_is_not(void **unused)
     world_end(&world);
 }
 
-/* There is room just when the pause is taken back: what the only one with the state has saved
- * before it heard that counts, and is no loss. */
+/* There is room just when the pause is taken back: what the only process with the state saved
+ * before it heard of that counts, and nothing is lost. */
 static void saved_all_the_same(void **unused)
 {
     struct world world;
@@ -196,7 +198,7 @@ static void saved_all_the_same(void **unused)
     world_end(&world);
 }
 
-/* Where it must leave its devices a job does not stay on them, whatever the user takes back. */
+/* A job that must leave its devices does not stay on them, whatever the user takes back. */
 static void not_on_a_node_that_is_left(void **unused)
 {
     struct world world;
@@ -216,7 +218,7 @@ static void not_on_a_node_that_is_left(void **unused)
     world_end(&world);
 }
 
-/* It is moved off a node whose disk is full: from process to process, as ever. */
+/* The job is moved off a node whose disk is full: from process to process, as always. */
 static void to_another_node(void **unused)
 {
     struct world world;
@@ -238,8 +240,8 @@ static void to_another_node(void **unused)
     world_end(&world);
 }
 
-/* A link is broken between members of a paused job, so nobody can gather: they come together first.
- */
+/* A link is broken between members of a paused job, so none can gather: they come together
+ * first. */
 static void frozen_before_it_is_gathered(void **unused)
 {
     struct world world;
@@ -258,7 +260,7 @@ static void frozen_before_it_is_gathered(void **unused)
     world_end(&world);
 }
 
-/* Cancelled, behind a pause or not, it waits for room as a paused one does; or for nothing. */
+/* A cancelled job, after a pause or not, waits for room as a paused one does; or for nothing. */
 static void cancelled_where_it_cannot_be_saved(void **unused)
 {
     (void)unused;
@@ -290,7 +292,7 @@ static void cancelled_where_it_cannot_be_saved(void **unused)
         }
 }
 
-/* Once a pause is taken back, or while it is gathered; nobody is left over. */
+/* Once a pause is taken back, or while the state is gathered; no process is left over. */
 static void cancelled_while_it_is_gathered(void **unused)
 {
     (void)unused;

@@ -30,7 +30,7 @@ static void measure(struct world *world, const uint32_t *us, uint32_t n)
     world_decide(world);
 }
 
-/* So many devices of "a" train, on even shares or by speed, and have measured. */
+/* So many devices of "a" train, on even shares or by speed, and have measured their speeds. */
 static void train(struct world *world, const uint32_t *us, uint32_t n, bool even)
 {
     world_begin(world, 1);
@@ -72,7 +72,7 @@ static void expect(struct world *world, size_t told, size_t over)
     assert_int_equal(events(world, "straggler-over", NULL), over);
 }
 
-/* Not before its time, and once; over not before its time, and once. */
+/* Reported after its time, and once; over after its time, and once. */
 static void told_when_it_lasts(void **unused)
 {
     static const uint32_t slow[] = {10000, 10400, 16000}, still[] = {10000, 10400, 13500},
@@ -94,13 +94,13 @@ static void told_when_it_lasts(void **unused)
     assert_int_equal(rb_straggler_told(world_state(&world, JOB), "a", 2)->microbatch_us, 16000);
     assert_int_equal(rb_straggler_told(world_state(&world, JOB), "a", 2)->others_us, 10400);
     wait(&world, 20 * WATCH_MS);
-    measure(&world, still, 3); /* it would not be told of, and is not over either */
+    measure(&world, still, 3); /* not enough to be told of, nor to be over */
     wait(&world, 2 * WATCH_MS);
     expect(&world, 1, 0);
     measure(&world, well, 3);
     wait(&world, WATCH_MS - 1);
     expect(&world, 1, 0);
-    measure(&world, slow, 3); /* that was nothing */
+    measure(&world, slow, 3); /* a short slow spell changes nothing */
     measure(&world, well, 3);
     wait(&world, WATCH_MS - 1);
     expect(&world, 1, 0);
@@ -114,7 +114,7 @@ static void told_when_it_lasts(void **unused)
     world_end(&world);
 }
 
-/* What passes is nobody's business. */
+/* Slowness that passes is not reported. */
 static void not_told_when_it_passes(void **unused)
 {
     static const uint32_t slow[] = {10000, 10000, 16000}, well[] = {10000, 10000, 15000};
@@ -132,8 +132,8 @@ static void not_told_when_it_passes(void **unused)
     world_end(&world);
 }
 
-/* One that goes to and fro about a limit, each time for long enough: there are two limits, and what
- * lies between them changes nothing. */
+/* A device that goes to and fro about a limit, each time for long enough: there are two limits, and
+ * a speed between them changes nothing. */
 static void told_once_where_it_hovers(void **unused)
 {
     static const uint32_t above[] = {10000, 10000, 16000}, between[] = {10000, 10000, 13000},
@@ -164,7 +164,8 @@ static void told_once_where_it_hovers(void **unused)
     world_end(&world);
 }
 
-/* How much it takes: of two twice, of more one and a half; and who has measured nothing is none. */
+/* The limits: of two devices twice the other's time, of more one and a half times; a device that
+ * has measured nothing is no straggler. */
 static void limits(void **unused)
 {
     static const struct {
@@ -192,7 +193,7 @@ static void limits(void **unused)
     }
 }
 
-/* While a change is prepared nobody is told of; what was seen before counts no more. */
+/* While a change is prepared no straggler is reported; what was seen before no longer counts. */
 static void not_beside_a_change(void **unused)
 {
     static const uint32_t slow[] = {10000, 10000, 16000};
@@ -216,7 +217,7 @@ static void not_beside_a_change(void **unused)
     world_end(&world);
 }
 
-/* Shares even it out, and it is told of all the same, once. */
+/* Shares even the slowness out, and it is reported all the same, once. */
 static void shares_do_not_hide_it(void **unused)
 {
     static const uint32_t slow[] = {10000, 10000, 10000, 40000};
@@ -237,7 +238,8 @@ static void shares_do_not_hide_it(void **unused)
     world_end(&world);
 }
 
-/* Who leaves is over, and its device starts afresh; who was only seen leaves without a word. */
+/* A straggler that leaves is over, and its device starts afresh; one that was seen but not reported
+ * leaves without an event. */
 static void over_for_who_leaves(void **unused)
 {
     static const uint32_t slow[] = {10000, 10000, 10000, 40000};
@@ -268,7 +270,7 @@ static void over_for_who_leaves(void **unused)
     wait(&world, WATCH_MS);
     world_wish(&world, JOB, world_cancel, 1);
     world_rounds(&world, 5);
-    expect(&world, 1, 0); /* of a job that is over nothing is told */
+    expect(&world, 1, 0); /* a job that is over reports nothing */
     assert_int_equal(world_state(&world, JOB)->n_stragglers, 0);
     world_end(&world);
 }

@@ -25,7 +25,7 @@ static enum rb_election_action step(struct world *world)
     return rb_election_step(&world->election, &world->view);
 }
 
-/* Somebody's lease holds the key, made at revision `created`. */
+/* A candidate's lease holds the key, made at revision `created`. */
 static void put_leader(struct world *world, int64_t lease, int64_t created)
 {
     struct rb_why why;
@@ -80,7 +80,7 @@ static void loses_and_waits(void **state)
     assert_int_equal(step(world), RB_ELECTION_NOTHING); /* not at once */
     put_leader(world, 99, 7);
     world->view.now_ms += 1000;
-    assert_int_equal(step(world), RB_ELECTION_NOTHING); /* another has it */
+    assert_int_equal(step(world), RB_ELECTION_NOTHING); /* another node has it */
     rb_mirror_delete(world->mirror, "leader");
     assert_int_equal(step(world), RB_ELECTION_CAMPAIGN);
 }
@@ -133,7 +133,7 @@ static void without_lease_or_leaving(void **state)
     assert_int_equal(step(world), RB_ELECTION_NOTHING);
 }
 
-/* Who coordinated was done before others that stop, too: somebody has to park what they have. */
+/* The coordinator does not end before others that stop, too: it has to park what they have. */
 static void all_leave(void **state)
 {
     struct world *world = *state;

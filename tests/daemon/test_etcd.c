@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store on a real private etcd: guards, leases, a past that was compacted away, and etcd
- * killed. */
+/* The store on a real private etcd: guards, leases, a past that was compacted away, and an etcd
+ * that is killed. */
 #include "base/arena.h"
 #include "base/file.h"
 #include "daemon/agent/spawn.h"
@@ -133,7 +133,7 @@ static void guards(void **state)
     assert_int_equal(cordon(world, "a")->cordon->since, 3);
     rb_writes_guard(&writes, RB_ABSENT, "cordons/a");
     rb_writes_next(&writes);
-    put_cordon(&writes, RB_ABSENT, "e", 5); /* another transaction does not care */
+    put_cordon(&writes, RB_ABSENT, "e", 5); /* another transaction is not affected */
     assert_int_equal(commit(world, &writes, NULL), RB_ESTALE);
     assert_non_null(cordon(world, "e"));
     rb_writes_delete_all(&writes, "cordons/");
@@ -141,7 +141,8 @@ static void guards(void **state)
     assert_int_equal(rb_store_facts(world->store)->cordons.n, 0);
 }
 
-/* Who has not seen what it wrote last writes nothing more, and what it touches stays what it is. */
+/* A writer that has not seen its own last write writes nothing more, and keys that it touches stay
+ * what they are. */
 static void fences(void **state)
 {
     struct world *world = *state;
@@ -161,7 +162,7 @@ static void fences(void **state)
     assert_int_equal(cordon(world, "f")->revision, cordon(world, "b")->revision);
     assert_int_equal(cordon(world, "f")->created, created);
     assert_int_equal(cordon(world, "f")->cordon->since, 1);
-    put_cordon(&writes, RB_ABSENT, "c", 3); /* by facts of before that */
+    put_cordon(&writes, RB_ABSENT, "c", 3); /* from facts of before that write */
     assert_int_equal(commit(world, &writes, &fence), RB_ESTALE);
     assert_null(cordon(world, "c"));
     fence.revision = cordon(world, "f")->revision;
@@ -236,7 +237,7 @@ static void leases(void **state)
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
     assert_int_equal(commit(world, &writes, NULL), RB_OK);
     assert_int_equal(rb_store_facts(world->store)->leader.lease, world->lease);
-    /* What is touched keeps its lease. */
+    /* A key that is touched keeps its lease. */
     int64_t created = rb_store_facts(world->store)->leader.created;
     struct rb_fence fence = {.key = "leader", .created = created, .revision = created};
     put_cordon(&writes, RB_ABSENT, "touched", 1);
@@ -244,18 +245,18 @@ static void leases(void **state)
     assert_int_equal(rb_store_facts(world->store)->leader.lease, world->lease);
     assert_int_equal(rb_store_facts(world->store)->leader.revision,
                      cordon(world, "touched")->revision);
-    /* Somebody revokes it: it is noticed, and another one granted. */
+    /* The lease is revoked: the store notices, and another lease is granted. */
     int64_t old = world->lease;
     post(world, "/v3/lease/revoke", rb_etcd_lease_text(old));
     UNTIL(&world->until, world->lease && world->lease != old);
     assert_true(world->leases >= 3); /* granted, lost, granted; on a busy machine more often */
     UNTIL(&world->until, !rb_store_facts(world->store)->leader.message);
-    /* A lease that nobody keeps alive runs out, with its keys. */
+    /* A lease that is not kept alive runs out, with its keys. */
     rb_writes_put_leased(&writes, RB_ABSENT, &leader.base, "leader");
     assert_int_equal(commit(world, &writes, NULL), RB_OK);
     rb_lease_free(lease);
     UNTIL(&world->until, !rb_store_facts(world->store)->leader.message);
-    /* One that is known goes on, and can be given up. */
+    /* A known lease goes on, and can be given up. */
     world->lease = 0;
     lease = rb_lease_new(&world->until.loop, world->etcd, 10, 0, on_lease, world);
     UNTIL(&world->until, world->lease);
@@ -369,7 +370,7 @@ static void no_end(int err, const struct rb_why *why, const json_t *answer, void
     (void)context;
 }
 
-/* What the store is told in that case, without a race. */
+/* What etcd tells the store in that case, without a race. */
 static void watch_of_the_past(void **state)
 {
     struct world *world = *state;
@@ -436,7 +437,7 @@ static void failover(void **state)
     drop_answer(world);
 }
 
-/* What is under way when rubatod stops is answered. */
+/* Calls that are under way when rubatod stops are answered. */
 static void stopped(void **state)
 {
     struct world *world = *state;

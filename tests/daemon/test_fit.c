@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where nobody plans, memory is counted as the planner counts it: at each limit both keep
+/* Where no planner chooses, memory is counted as the planner counts it: at each limit both keep
  * activations, or both compute them again. */
 #include "daemon/facts/fit.h"
 
@@ -67,7 +67,7 @@ static Rb__Model *compile(const Rb__Spec *spec)
     return model;
 }
 
-/* It fits as it is on MOST devices, with two replicas, and nowhere else. */
+/* The model fits as it is on MOST devices, with two replicas, and nowhere else. */
 static Rb__Model *compile_tight(const char *name, const char *const *settings, int n_settings)
 {
     static const char text[] =
@@ -157,7 +157,7 @@ static void check_limits(const Rb__Model *model)
     rb__footprint__free_unpacked(footprint, NULL);
 }
 
-/* Of stages that are alike all together have about what one device alone makes. */
+/* If stages are alike, all together have about what one device alone makes. */
 static void alike(void **state)
 {
     static const char *const settings[] = {"inputs=192", "hidden=192", "depth=24", "classes=4"};
@@ -174,7 +174,8 @@ static void alike(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* The first layers of a convolutional net make most, and its first stage has most of it. */
+/* The first layers of a convolutional net make most activations, so its first stage has most of
+ * them. */
 static void unlike(void **state)
 {
     static const char *const settings[] = {"image=8", "channels=3", "classes=4", "batchnorm=1"};
@@ -190,7 +191,7 @@ static void unlike(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* More stages than the model can be cut into are counted as those that it can. */
+/* More stages than the model can be cut into are counted like the most that it can be cut into. */
 static void too_many(void **state)
 {
     static const char *const settings[] = {"inputs=192", "hidden=192", "depth=6", "classes=4"};

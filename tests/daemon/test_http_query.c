@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a path below /api asks for, and what it may not. */
+/* What a path below /api asks for, and what it may not ask for. */
 #include "daemon/http/query.h"
 
 #include <setjmp.h>
@@ -111,7 +111,7 @@ static void what_is_no_question_is_refused(void **state)
     assert_refused("/api/status", text, RB_EINVAL);
 }
 
-/* Every method of docs/rpc.md that is none of a page's. */
+/* Every method of docs/rpc.md that a page may not call. */
 static void nothing_else_can_be_asked_for(void **state)
 {
     static const char *const others[] = {

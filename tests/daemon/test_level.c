@@ -48,7 +48,7 @@ static void others_write(void **state)
     for (int64_t revision = 10; revision < 1000; revision += 10)
         if (rb_level_answer(&level, true, revision) == RB_LEVEL_ASK)
             assert_int_equal(rb_level_newest(&level, true, 7), RB_LEVEL_FINE);
-    /* And then we do, which the watch does not tell. */
+    /* Then this client writes, which the watch does not tell. */
     while (rb_level_answer(&level, true, 1000) == RB_LEVEL_ASK)
         assert_int_equal(rb_level_newest(&level, true, 7), RB_LEVEL_FINE);
     assert_int_equal(rb_level_answer(&level, true, 1002), RB_LEVEL_ASK);

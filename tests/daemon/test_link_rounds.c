@@ -25,7 +25,7 @@ static void nothing_is_known_at_first(void **state)
     expect(&rounds, 0, 2e-4);
 }
 
-/* Busy now and then is not slow. */
+/* A link that is busy now and then is not slow. */
 static void the_best_of_several_counts(void **state)
 {
     struct rb_link_rounds rounds = {0};
@@ -40,7 +40,7 @@ static void the_best_of_several_counts(void **state)
     }
 }
 
-/* What no round finds any more is gone; what one finds is there. */
+/* A link that no round finds any more is gone; one that a round finds is there. */
 static void what_changes_for_good_is_noticed(void **state)
 {
     struct rb_link_rounds rounds = {0};

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices as the planner sees them: GPUs by a profile that was taken on one, cores by theirs. */
+/* Devices as the planner sees them: GPUs by a profile that was taken on a GPU, cores by one of a
+ * core. */
 #include "daemon/facts/measured.h"
 
 #include "daemon/facts/mirror.h"
@@ -14,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* Two nodes of a core and two GPUs, and a third whose link nobody has measured. */
+/* Two nodes of a core and two GPUs, and a third node whose link has not been measured. */
 static const char *const nodes[][2] = {
     {"a", "\"networkBandwidth\":1e9,\"networkLatency\":5e-5,"},
     {"b", "\"networkBandwidth\":2e9,\"networkLatency\":6e-5,"},
@@ -85,7 +86,8 @@ static const struct rb_measured_by core = {.node = "a", .kind = "cpu", .copied =
 static const struct rb_measured_by gpu = {
     .node = "a", .kind = "cuda", .copied = 6.5e9, .crossing = 4e9};
 
-/* Alike, with memory of their own each; what goes between them goes through their hosts. */
+/* GPUs are alike, with memory of their own each; what goes between them goes through their
+ * hosts. */
 static void gpus_are_by_their_profile(void **state)
 {
     struct rb_cluster cluster;
@@ -119,7 +121,7 @@ static void cores_are_by_theirs(void **state)
     rb_cluster_done(&cluster);
 }
 
-/* What a core took says nothing of a GPU, nor the other way round. */
+/* Times of a core say nothing of a GPU, nor the other way round. */
 static void kinds_do_not_mix(void **state)
 {
     struct rb_cluster cluster;
@@ -132,8 +134,8 @@ static void kinds_do_not_mix(void **state)
     assert_int_equal(measure(*state, "a:2005", &gpu, &cluster, &why), RB_ENOTFOUND);
 }
 
-/* What takes longer than a profile expects is that much slower, in steps; who has said nothing is
- * as the others are, and so is who is about as quick. */
+/* A device that takes longer than a profile expects is that much slower, in steps; a device that
+ * has reported nothing is like the others, and so is one that is about as quick. */
 static void paces_are_speeds(void **state)
 {
     static const uint32_t none[3], same[3] = {1040, 990, 1000}, slow[3] = {1500, 1700, 0},

@@ -69,7 +69,7 @@ static void steps_that_were_done_again_are_told_on_request(void **unused)
     check(answers, 10, "[[1,10,1],[2,90,4],[3,95,4]]");
 }
 
-/* Back to step 1, and not as far again as it was. */
+/* The job went back to step 1, and has not come as far again. */
 static void steps_that_were_lost_are_told_on_request(void **unused)
 {
     (void)unused;

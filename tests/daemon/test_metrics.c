@@ -207,7 +207,7 @@ static void a_job_that_trains(void **unused)
     free(text);
     put(mirror, "events/1",
         "{\"time\":89000,\"jobId\":\"j1\",\"kind\":\"checkpoint-failed\",\"text\":\"full\"}");
-    text = text_of(mirror, true); /* one behind it was written */
+    text = text_of(mirror, true); /* a checkpoint was written after it */
     has(text, "rubato_checkpoint_failed{train_job=\"gpt\"} 0");
     free(text);
     put(mirror, "events/2",
@@ -215,7 +215,7 @@ static void a_job_that_trains(void **unused)
     text = text_of(mirror, true);
     has(text, "rubato_checkpoint_failed{train_job=\"gpt\"} 1");
     free(text);
-    text = text_of(mirror, false); /* another node leads and tells it */
+    text = text_of(mirror, false); /* another node leads, and reports the jobs */
     has(text, "rubato_leader 0");
     has_not(text, "train_job");
     has_not(text, "rubato_jobs");
@@ -239,7 +239,7 @@ static void a_loss_that_is_none(void **unused)
     rb_mirror_free(mirror);
 }
 
-/* Each family is told once, whatever the number of jobs. */
+/* Each family is named once, whatever the number of jobs. */
 static void several_jobs(void **unused)
 {
     struct rb_mirror *mirror = rb_mirror_new();
@@ -258,7 +258,7 @@ static void several_jobs(void **unused)
     has(text, "rubato_jobs{phase=\"Succeeded\"} 1");
     has_not(text, "\"over\"");
     has_not(text, "\"gone\"");
-    has_not(text, "rubato_loss{train_job=\"mlp\""); /* it has told nothing */
+    has_not(text, "rubato_loss{train_job=\"mlp\""); /* mlp has reported nothing */
     has_not(text, "rubato_checkpoint_age_seconds{train_job=\"mlp\"");
     assert_null(strstr(strstr(text, "# TYPE rubato_step ") + 1, "# TYPE rubato_step "));
     free(text);

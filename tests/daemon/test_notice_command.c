@@ -88,7 +88,7 @@ static void what_it_says_is_told(void **state)
     assert_string_equal(world->output, "");
 }
 
-/* Nothing in it means anything to a shell. */
+/* No character of the command means anything to a shell. */
 static void words_are_split_at_blanks(void **state)
 {
     struct world *world = *state;
@@ -113,7 +113,8 @@ static void one_that_does_not_end_is_killed(void **state)
     assert_true(uv_hrtime() - begun < 30000000000u);
 }
 
-/* It has ended; what it left behind with its output open is killed and not waited for. */
+/* The command has ended; a process that it left behind with its output open is killed and not
+ * waited for. */
 static void nothing_is_left_behind(void **state)
 {
     struct world *world = *state;

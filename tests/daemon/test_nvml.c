@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is made of what NVML says, with a library in its place (fake_nvml.c). */
+/* What is made of NVML's answers, with a library in its place (fake_nvml.c). */
 #include "daemon/agent/devices.h"
 #include "daemon/agent/nvml.h"
 
@@ -68,7 +68,7 @@ static void what_makes_a_gpu_sick(void **state)
     assert_string_equal(found.sick, "");
     assert_int_equal(found.all, 1 << 30);
 
-    /* A program's own error, and heat: not sick. */
+    /* A program's own error, and heat: the device is not sick. */
     tell("0000:01:00.0 xid 31\n0000:01:00.0 clocks 64\n0000:01:00.0 used 1000\n");
     found = look(nvml, a);
     assert_string_equal(found.sick, "");
@@ -77,7 +77,7 @@ static void what_makes_a_gpu_sick(void **state)
     assert_int_equal(found.used, 1000);
     assert_int_equal(look(nvml, b).xids, 0);
 
-    /* It stays sick, whatever is said later. */
+    /* A sick device stays sick, whatever is reported later. */
     tell("0000:01:00.0 xid 31\n0000:01:00.0 xid 79\n0000:02:00.0 ecc 2\n");
     assert_string_equal(look(nvml, a).sick, "Xid 79: it has fallen off the bus");
     assert_string_equal(look(nvml, b).sick, "2 errors of its memory were not corrected");
@@ -104,7 +104,7 @@ static void a_lost_gpu_is_sick(void **state)
     rb_nvml_close(nvml);
 }
 
-/* Others are told of what changes, and of memory only where it is much. */
+/* Others are told of changes, and of memory only where it changes much. */
 static void changes_are_told(void **state)
 {
     struct rb_devices *devices = rb_devices_new("/nonexistent", 0);

@@ -103,7 +103,7 @@ static void what_is_lacking_is_told_once(void **state)
     decide_some_times();
     assert_int_equal(times("node b is not there"), 1);
     assert_int_equal(rb_blobs_put(asked.daemon.blobs, blob, sizeof(blob), digest, &why), 0);
-    decide_some_times(); /* it is there, and is no model */
+    decide_some_times(); /* the blob is there, and is no model */
     assert_int_equal(times("job gpt: not planned"), 1);
     rb_blobs_remove(asked.daemon.blobs, digest);
     decide_some_times();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of a job, when: also where it is done before facts know that it trains. */
+/* What is published of a job, and when: also where the job is done before facts know that it
+ * trains. */
 #include "daemon/facts/publish.h"
 #include "tests/daemon/world.h"
 
@@ -66,7 +67,8 @@ static enum rb_publish may_save(struct world *world, uint32_t configuration)
     return rb_publish_checkpoint(world_job(world, JOB), &checkpoint);
 }
 
-/* Its writer is through when it has gone on to gather the state, which is in shards, to park it. */
+/* The checkpoint's writer finishes when it has gone on to gather the state, which is in shards, to
+ * park it. */
 static void checkpoint_that_a_pause_overtakes(void **unused)
 {
     struct world world;
@@ -95,7 +97,7 @@ static void checkpoint_that_a_pause_overtakes(void **unused)
     world_end(&world);
 }
 
-/* Rank 0 may write one while it leaves. */
+/* Rank 0 may write a checkpoint while it leaves. */
 static void checkpoint_that_changes_overtake(void **unused)
 {
     struct world world;
@@ -121,7 +123,7 @@ static void checkpoint_that_changes_overtake(void **unused)
         world_kill(&world, world_worker(&world, JOB, "a", device));
     while (!world_next(&world, JOB) || !world_next(&world, JOB)->members[0]->restores)
         world_rounds(&world, 1);
-    assert_int_equal(may_save(&world, grown), RB_PUBLISH_NEVER); /* from when that is decided */
+    assert_int_equal(may_save(&world, grown), RB_PUBLISH_NEVER); /* from the decision on */
     world_rounds(&world, 10);
     again = world_active(&world, JOB)->number;
     assert_true(again > grown + 2); /* from the start */

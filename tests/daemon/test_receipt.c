@@ -50,7 +50,7 @@ static int compute(uint64_t asked, bool ended, Rb__Receipt *receipt)
     return rb_receipt_compute(&input, receipt);
 }
 
-/* A death that was survived while etcd was away is told of when all is long over. */
+/* A death that was survived while etcd was away is reported when all is long over. */
 static void told_late(void **unused)
 {
     Rb__Receipt receipt;
@@ -110,7 +110,7 @@ static void gaps_before_the_request_do_not_count(void **unused)
     add(6, 15, 1, 9000, 100); /* the last at 10400 */
     add(21, 10, 2, 10450, 50);
     assert_int_equal(compute(10000, false, &receipt), 0);
-    assert_true(receipt.stall_ms == 0); /* 100, as long as a step there */
+    assert_true(receipt.stall_ms == 0); /* 100 ms, as long as a step there */
 }
 
 static void no_receipt_before_ten_steps(void **unused)
@@ -120,7 +120,7 @@ static void no_receipt_before_ten_steps(void **unused)
     (void)unused;
     clear();
     add(1, 20, 1, 1000, 100);
-    assert_int_equal(compute(2450, true, &receipt), RB_EAGAIN); /* never a step of it */
+    assert_int_equal(compute(2450, true, &receipt), RB_EAGAIN); /* no step of it, ever */
     add(21, 9, 2, 3000, 50);
     assert_int_equal(compute(2450, false, &receipt), RB_EAGAIN);
     assert_int_equal(compute(2450, true, &receipt), 0);
@@ -151,7 +151,7 @@ static void medians_look_back_so_far(void **unused)
     add(1, 300, 1, 1000, 10);  /* slow ones, long ago: the last at 3990 */
     add(301, 150, 1, 4000, 2); /* the last at 4298 */
     add(451, 10, 2, 4398, 4);  /* a gap of 100 that ends in the new set */
-    rows[449].time = 4397;     /* now it ends in the old one */
+    rows[449].time = 4397;     /* now the gap ends in the old one */
     assert_int_equal(compute(4299, false, &receipt), 0);
     assert_true(receipt.stall_ms == 101 - 2); /* 149 of 2 ms outweigh 51 of 10; all 300 would not */
     clear();
@@ -181,7 +181,7 @@ static void the_same_row_from_two_nodes_counts_once(void **unused)
     add(1, 20, 1, 1000, 100);
     add(21, 10, 2, 3350, 40);
     assert_int_equal(compute(2450, false, &one), 0);
-    add(21, 10, 2, 3351, 40); /* told a little later, in another order */
+    add(21, 10, 2, 3351, 40); /* reported a little later, in another order */
     add(15, 6, 1, 2402, 100);
     assert_int_equal(compute(2450, false, &two), 0);
     assert_memory_equal(&one.step, &two.step, sizeof(one) - offsetof(Rb__Receipt, step));

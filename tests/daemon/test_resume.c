@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoint folders: the newest whole one is found; another job's, or none whole, is refused. */
+/* Checkpoint folders: the newest whole one is found; one of another job is refused, and so are
+ * folders with none whole. */
 #include "daemon/rpc/resume.h"
 
 #include "base/arena.h"
@@ -24,7 +25,7 @@
 
 static char root[64];
 
-/* What a new job is, as far as checkpoints know. */
+/* The new job, as far as checkpoints know of it. */
 static Rb__Model ours;
 
 static void put_model(Rb__Model *model, const char *spec_digest, const char *settings,
@@ -63,7 +64,7 @@ static void put(const char *folder, const char *manifest)
         assert_int_equal(rb_file_write(file, manifest, strlen(manifest), NULL), 0);
 }
 
-/* more: what else its list has; taken. */
+/* more: further entries of the list; taken. */
 static void put_with(const char *folder, const char *spec_digest, json_t *more)
 {
     RB_CLEANUP(rb_freep) char *weights = rb_format("%s/%s/model.safetensors", root, folder);
@@ -117,8 +118,8 @@ static void nothing_to_go_on_from(void **unused)
     assert_int_equal(notes.size, 0);
 }
 
-/* Root may write everywhere, so nobody tries.  A folder that is not there yet is made in the one
- * above it. */
+/* Root may write everywhere, so this does not try to write.  A folder that is not there yet is made
+ * in the one above it. */
 static void where_nothing_can_be_written(void **unused)
 {
     enum { NOBODY = 65534 };
@@ -145,7 +146,8 @@ static void where_nothing_can_be_written(void **unused)
     rb_buffer_done(&notes);
 }
 
-/* Where workers write, who are told the same path: also behind what is not there. */
+/* The folder where workers, which are told the same path, write: also behind a name that is not
+ * there. */
 static void the_folder_that_a_path_means(void **unused)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/none/../kept", root);
@@ -179,7 +181,7 @@ static void one_without_its_list_is_damaged(void **unused)
     rb_buffer_done(&notes);
 }
 
-/* What cannot be reached is there all the same: nobody waits until it is not. */
+/* A folder that cannot be reached is there all the same: nobody waits until it is gone. */
 static void a_link_to_nowhere_is_damaged(void **unused)
 {
     RB_CLEANUP(rb_freep) char *link = rb_format("%s/step-00000150", root);
@@ -284,7 +286,8 @@ static void another_job_is_refused(void **unused)
     free(folder);
 }
 
-/* Each pair: settings there, and what is said of them beside those of here. */
+/* Each case: what is replaced in the settings of here, by what, and what is said of the
+ * difference. */
 static void what_differs_is_said(void **unused)
 {
     static const char here[] =
@@ -334,7 +337,7 @@ static void what_differs_is_said(void **unused)
     }
 }
 
-/* As a release wrote them that kept no settings. */
+/* A checkpoint as a release wrote it that kept no settings. */
 static void what_can_be_told_without_settings(void **unused)
 {
     struct rb_buffer notes = {0};
@@ -373,7 +376,7 @@ static void *save_and_remove(void *ended)
     return NULL;
 }
 
-/* Somebody saves there still and keeps the newest alone: nothing is damaged, nor begun anew. */
+/* A job still saves there and keeps only the newest: nothing is damaged, nor begun anew. */
 static void removed_while_it_is_looked_at(void **unused)
 {
     struct rb_buffer notes = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A full disk is named as such: which, how much is free, what to do. */
+/* A full disk is named as such: which disk, how much is free, what to do. */
 #include "daemon/room.h"
 
 #include <setjmp.h>

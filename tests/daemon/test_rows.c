@@ -92,7 +92,7 @@ static void each_step_once(void **state)
     json_decref(none);
     assert_true(add(world, 1, 1, 5));
     assert_true(add(world, 2, 1, 0.1 + 0.2));
-    assert_false(add(world, 1, 1, 6)); /* another worker tells the same */
+    assert_false(add(world, 1, 1, 6)); /* another worker reports the same */
     assert_false(add(world, 2, 1, 6));
     assert_true(add(world, 3, 2, NAN));
     json_t *rows = read_all(world, 0, 100);
@@ -115,7 +115,7 @@ static void later_configuration_counts(void **state)
     for (int64_t step = 1; step <= 5; step++)
         add(world, step, 1, 1);
     assert_true(add(world, 4, 2, 2));  /* back to the checkpoint of step 3 */
-    assert_false(add(world, 5, 1, 3)); /* late news of the old one */
+    assert_false(add(world, 5, 1, 3)); /* late news of the old configuration */
     assert_true(add(world, 5, 2, 2));
     rb_rows_close(world->rows);
     open_rows(world);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Two servers on one loop, as two nodes: calls, forwarding, files, and callers that misbehave.  The
- * store's etcd is not there; its facts are what each test needs: none. */
+ * store's etcd is not there; no test needs facts. */
 #include "base/arena.h"
 #include "base/file.h"
 #include "daemon/etcd/etcd.h"
@@ -196,7 +196,7 @@ static void a_file_is_held_back(void **state)
     assert_int_equal(world->err, 0);
     assert_int_equal(world->got.size, FILE_SIZE);
 
-    rb_buffer_clear(&world->got); /* a caller who goes while it is held back leaves nothing */
+    rb_buffer_clear(&world->got); /* a caller that goes while it is held back leaves nothing */
     call = start_call(world, "file", "a", 0);
     UNTIL(&world->until, world->got.size > 0);
     rb_client_pause(call, true);
@@ -296,7 +296,7 @@ static void misbehaving_callers(void **state)
     world->stream = rb_stream_connect(&world->until.loop, world->address, NULL, &events, world);
     rb_buffer_text(&out, "GET / HTTP/1.0\r\nHost: x\r\n\r\n");
     rb_stream_write(world->stream, &out);
-    UNTIL(&world->until, world->ended); /* told, and hung up on */
+    UNTIL(&world->until, world->ended); /* the caller is told, and hung up on */
     assert_int_not_equal(world->reply->error, 0);
     rb_stream_close(world->stream);
     world->stream = rb_stream_connect(&world->until.loop, world->address, NULL, &events, world);

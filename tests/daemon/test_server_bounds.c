@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Callers who keep connections and say nothing, half of something, or too much at a time: none of
+/* Callers that keep connections and send nothing, half of something, or too much at a time: none of
  * them keeps others from an answer. */
 #include "tests/daemon/server_scene.h"
 
@@ -26,7 +26,7 @@ static void the_silent_are_shut_out(void **state)
     scene_say(half, "echo", 1);
     assert_int_equal(scene_ask(scene, asks), 0);
     assert_true(scene_shut_ms(scene, silent, start) >= SILENT_MS / 2);
-    assert_false(scene_is_shut(half)); /* who has said something has more time */
+    assert_false(scene_is_shut(half)); /* a caller that has sent something has more time */
     assert_int_equal(scene_ask(scene, asks), 0);
     assert_true(scene_shut_ms(scene, half, start) >= STALLED_MS / 2);
     assert_true(scene_shut_ms(scene, asks, start) >= STALLED_MS / 2);
@@ -34,7 +34,7 @@ static void the_silent_are_shut_out(void **state)
     assert_int_equal(scene->server->n_asked, 0);
 }
 
-/* However long the answer takes, and whoever is slow to say something. */
+/* However long the answer takes, and however slowly a caller sends. */
 static void others_are_not(void **state)
 {
     struct scene *scene = *state;
@@ -53,7 +53,8 @@ static void others_are_not(void **state)
     close(slow);
 }
 
-/* Answers that nobody takes are not made, and calls behind them not read without end. */
+/* Answers that the caller does not take are not made, and calls behind them are not read without
+ * end. */
 static void who_asks_much_at_once_waits(void **state)
 {
     enum { CALLS = 5 };
@@ -79,7 +80,7 @@ static void who_asks_much_at_once_waits(void **state)
     close(other);
 }
 
-/* What they asked for goes on, with the descriptors that it takes. */
+/* What the callers asked for goes on, with the descriptors that it takes. */
 static void who_hangs_up_keeps_the_place(void **state)
 {
     struct scene *scene = *state;
@@ -137,7 +138,7 @@ static void a_crowd_gives_way(void **state)
     close(began);
 }
 
-/* They wait, which takes no time of a core, and are let in when there is one. */
+/* The callers wait, which takes no time of a core, and are let in when a descriptor is free. */
 static void no_descriptor_is_left(void **state)
 {
     struct scene *scene = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Callers who ask and take nothing of the answer give their places back; whoever takes some of it,
- * however slowly, has all of it. */
+/* Callers that ask and take nothing of the answer give their places back; a caller that takes some
+ * of it, however slowly, gets all of it. */
 #include "tests/daemon/server_scene.h"
 
 #include "base/arena.h"
@@ -37,7 +37,7 @@ static void places_come_back(void **state)
         close(deaf[i]);
 }
 
-/* Less at a time than makes the kernel ask us for more. */
+/* Less at a time than makes the kernel ask the server for more. */
 static void who_is_slow_is_heard_out(void **state)
 {
     enum { SIP = 40 << 10 };
@@ -57,7 +57,7 @@ static void who_is_slow_is_heard_out(void **state)
     close(slow);
 }
 
-/* Who follows something hears nothing for hours, and takes what comes then. */
+/* A caller that follows something hears nothing for hours, and takes what comes then. */
 static void who_waits_is_not_deaf(void **state)
 {
     struct scene *scene = *state;
@@ -75,7 +75,7 @@ static void who_waits_is_not_deaf(void **state)
     close(follows);
 }
 
-/* A rubatod that forwards is held up by its own caller, and hangs up on that one by itself. */
+/* A rubatod that forwards is held up by its own caller, and hangs up on that caller by itself. */
 static void who_forwards_has_more_time(void **state)
 {
     struct scene *scene = *state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that are announced large and come half: memory follows what has come, and all of them
+/* Calls that are announced large and come half: memory follows what has come, and all calls
  * together have no more than they may. */
 #include "tests/daemon/server_scene.h"
 
@@ -20,7 +20,7 @@
 
 enum { HALF_MOST = 1 << 20 };
 
-/* Say more of a call, as fast as it is heard. */
+/* Send more of a call, as fast as it is read. */
 static void pour(struct scene *scene, int fd, size_t size)
 {
     static const char some[4096];
@@ -37,7 +37,7 @@ static void pour(struct scene *scene, int fd, size_t size)
     }
 }
 
-/* A caller who announces the largest call there may be, and says `size` bytes of it. */
+/* A caller that announces the largest call there may be, and sends `size` bytes of it. */
 static int begin(struct scene *scene, size_t size)
 {
     static const char head[RB_FRAME_HEADER] = {'R', 'B', 'F', '1', RB_FRAME_CALL,       0, 0,
@@ -65,7 +65,7 @@ static void the_largest_gives_way(void **state)
     pour(scene, small[2], HALF_MOST / 10);
     UNTIL(&scene->until, scene->server->half < HALF_MOST * 9 / 10);
     assert_int_equal(scene_ask(scene, asks), 0);
-    pour(scene, large, LARGE); /* it hears why when it has said all */
+    pour(scene, large, LARGE); /* it hears why when it has sent all */
     assert_int_equal(scene_answer(scene, large), RB_EAGAIN);
     assert_true(scene->server->half < HALF_MOST);
     for (size_t i = 0; i < 3; i++)

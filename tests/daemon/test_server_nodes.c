@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Callers whose answers come from other nodes: what is asked for them ends with them, and what only
- * looks is asked again of the next coordinator.  Where a node is lost, a state is asked for
- * elsewhere. All other nodes are one socket of this test, which answers nothing by itself. */
+/* Callers whose answers come from other nodes: what is asked for them ends with them, and a call
+ * that only looks is asked again of the next coordinator.  Where a node is lost, a state is asked
+ * for elsewhere.  All other nodes are one socket of this test, which answers nothing by itself. */
 #include "tests/daemon/server_scene.h"
 
 #include "base/arena.h"
@@ -31,11 +31,11 @@ static struct nodes {
     struct rb_mirror *mirror;
     struct rb_daemon daemon;
     struct rb_methods methods;
-    int listens, lines[2 * NODES]; /* those that have called it */
+    int listens, lines[2 * NODES]; /* lines: connections that have called it */
     size_t n_lines, n_came, n_answers;
 } nodes;
 
-/* In the place of the store's, which has an etcd that is not there. */
+/* In the place of the store's function, whose etcd is not there. */
 const struct rb_facts *__wrap_rb_store_facts(struct rb_store *store);
 const struct rb_facts *__wrap_rb_store_facts(struct rb_store *store)
 {
@@ -59,7 +59,7 @@ static void gather(struct rb_request *request, void *context)
     rb_methods_ask_nodes(&nodes.methods, request, "echo", json_object(), came, NULL);
 }
 
-/* At the coordinator, which this node never is here. */
+/* A handler for the coordinator, which this node never is here. */
 static void nobody(struct rb_request *request, void *context)
 {
     (void)context;
@@ -71,7 +71,7 @@ static const struct rb_server_method methods[] = {{"gather", false, gather},
                                                   {"change", true, nobody},
                                                   {0}};
 
-/* So often, in all. */
+/* Has it been called so often, in all? */
 static bool are_called(size_t times)
 {
     for (int fd; (fd = accept4(nodes.listens, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0;)
@@ -138,7 +138,7 @@ static int teardown(void **state)
     return status;
 }
 
-/* All that has been said to it is taken. */
+/* Everything that was sent to it is taken. */
 static bool is_hung_up_on(int line)
 {
     scene_forget(line);
@@ -217,7 +217,7 @@ static int call_coordinator(const char *method)
     return caller;
 }
 
-/* It is asked a second time, and what comes of that is the answer. */
+/* The call is asked a second time, and the caller gets that answer. */
 static void end_answered(int caller)
 {
     UNTIL(&nodes.scene->until, are_called(2));
@@ -226,7 +226,7 @@ static void end_answered(int caller)
     close(caller);
 }
 
-/* Behind so many calls nobody is asked any more. */
+/* After so many calls no node is asked any more. */
 static void end_unreachable(int caller, size_t times)
 {
     assert_int_equal(scene_answer(nodes.scene, caller), RB_EUNREACHABLE);
@@ -272,7 +272,7 @@ static void what_was_asked_for_is_passed_on(void **state)
     bool heard = false;
     int caller = call_node("n1");
 
-    close(caller); /* before anybody has looked at the call */
+    close(caller); /* before the server has looked at the call */
     UNTIL(&scene->until, are_called(1));
     UNTIL(&scene->until, heard || hears_call(nodes.lines[0], &in, &heard));
     rb_buffer_done(&in);
@@ -358,7 +358,7 @@ static void what_changes_something_is_not(void **state)
     end_unreachable(caller, 1);
 }
 
-/* The caller would have its beginning twice. */
+/* A second answer would give the caller the beginning twice. */
 static void nor_is_what_has_been_answered_in_part(void **state)
 {
     int caller = call_coordinator("look");
@@ -383,7 +383,7 @@ static void nor_is_what_its_caller_has_given_up(void **state)
     scene_send(caller, &call, 0);
     close(caller);
     next = scene_call_in(scene);
-    assert_int_equal(scene_ask(scene, next), 0); /* it was heard before this */
+    assert_int_equal(scene_ask(scene, next), 0); /* the first call was heard before this one */
     close(next);
     UNTIL(&scene->until, !scene->server->n_connections && !scene->server->requests);
     assert_false(are_called(1));
@@ -418,7 +418,8 @@ static void over_a_lost_link_nothing_is_changed_twice(void **state)
     end_unreachable(caller, 1);
 }
 
-/* That it reaches somebody else not is the coordinator's word, and not that it is not reached. */
+/* RB_EUNREACHABLE from the coordinator says that it does not reach another node, not that it is not
+ * reached. */
 static void an_answered_error_is_an_answer(void **state)
 {
     int caller = call_coordinator("look");
@@ -481,7 +482,7 @@ static void who_is_lost_is_not_waited_for(void **state)
     close(caller);
 }
 
-/* Leases end behind an etcd that stood still, and nodes are there again in a moment. */
+/* Leases end after an etcd that stood still, and nodes are there again in a moment. */
 static void who_is_there_again_is(void **state)
 {
     struct scene *scene = *state;

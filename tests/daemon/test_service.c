@@ -58,7 +58,7 @@ static void see(void *context, struct rb_service_seen *ret)
     *ret = ((struct manager *)context)->seen;
 }
 
-/* Where nobody else is: a name that the kernel gives, "@" and five digits. */
+/* At a name that no other has: the kernel gives it, "@" and five digits. */
 static void manager_open(struct manager *manager)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -118,7 +118,7 @@ static void test_told_once(void **state)
     manager.seen.started = manager.seen.connected = manager.seen.ready = true;
     rb_service_look(service);
     assert_heard(&manager, "READY=1\nSTATUS=node a: 1 device, 0 workers\n");
-    manager.seen.ready = false; /* its lease has ended: it is no other service for that */
+    manager.seen.ready = false; /* its lease has ended; to the manager nothing changes */
     rb_service_look(service);
     assert_heard(&manager, "STATUS=node a: 1 device, 0 workers; registers itself\n");
     manager.seen.ready = true;
@@ -149,7 +149,7 @@ static void test_watched(void **state)
     uint64_t before = uv_hrtime();
     for (int i = 0; i < 3; i++)
         assert_hears(&manager, "WATCHDOG=1\n");
-    assert_true(uv_hrtime() - before > 20000000); /* each after a third of the time it has */
+    assert_true(uv_hrtime() - before > 20000000); /* each after a third of its time */
     manager_close(&manager, service);
 }
 
@@ -168,7 +168,7 @@ static void test_watches_another(void **state)
     manager_close(&manager, service);
 }
 
-/* Nobody, one that is gone, a path that is none. */
+/* No manager, one that is gone, a path that is none. */
 static void test_nobody(void **state)
 {
     static const char *const paths[] = {NULL, "/nowhere/notify", "", "@", "notify", "vsock:2:1234"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker's environment says: here the worker is a script that writes it to its log.  And
- * what is said where one cannot be adopted. */
+/* A worker's environment: here the worker is a script that writes it to its log.  And the message
+ * where a worker cannot be adopted. */
 #include "base/arena.h"
 #include "daemon/agent/spawn.h"
 
@@ -57,7 +57,7 @@ static void spawn(const char *kind, char *ret_line, int size)
     fclose(file);
 }
 
-/* Ranks that share a GPU are hosts to NCCL, each its own; nobody else is given a name. */
+/* Each rank that shares a GPU is a host of its own to NCCL; no other rank is given a name. */
 static void sharers_name_their_host(void **state)
 {
     char line[128];
@@ -78,7 +78,8 @@ static void sharers_name_their_host(void **state)
     assert_string_equal(line, "1 mine\n");
 }
 
-/* Whom we lack a descriptor to follow may live; who is not there does not. */
+/* A process for which there is no descriptor to follow it may live; a process that is not there
+ * does not. */
 static void who_is_gone_is_told_from_who_cannot_be_followed(void **state)
 {
     struct rlimit limit, none;

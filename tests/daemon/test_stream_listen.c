@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a listener and those who call it are named in messages, where the system chose the port. */
+/* How messages name a listener and its callers, where the system chose the port. */
 #include "daemon/rpc/stream.h"
 
 #include "base/arena.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two ends of a stream of tls:, in one process and without a socket: what one has to send is
- * given to the other in pieces of any size, or not as it was. */
+/* The two ends of a stream of tls:, in one process and without a socket: what one end has to send
+ * is given to the other in pieces of any size, or changed. */
 #include "daemon/rpc/stream_tls.h"
 
 #include "base/arena.h"
@@ -65,7 +65,7 @@ static void ends_done(struct ends *ends)
     rb_buffer_done(&ends->at_user);
 }
 
-/* Some of what one has to send. */
+/* Carry some of what one end has to send. */
 static bool carry(struct rb_stream_tls *from, struct rb_stream_tls *to, size_t most)
 {
     const size_t n = from->goes.size < most ? from->goes.size : most;
@@ -75,7 +75,7 @@ static bool carry(struct rb_stream_tls *from, struct rb_stream_tls *to, size_t m
     return n > 0;
 }
 
-/* To and fro until nothing goes any more; ret_err: of each side. */
+/* To and fro until neither end has anything to send; ret_err: of each side. */
 static void talk(struct ends *ends, size_t most, int *ret_called, int *ret_caller)
 {
     *ret_called = 0;
@@ -122,12 +122,12 @@ static void bytes_arrive(void **state)
     free(sent);
 }
 
-/* Nothing of what was said arrives: nobody has said anything before both know each other. */
+/* Nothing of what was said arrives: neither end says anything before both know each other. */
 static void wrong_certificates(void **state)
 {
     static const struct {
         const char *authority, *user, *host;
-        bool caller_finds; /* else it is told */
+        bool caller_finds; /* else the caller is told */
         const char *words;
     } cases[] = {
         {"ca", "user", "elsewhere", true, "The name in the certificate does not match"},
@@ -150,7 +150,7 @@ static void wrong_certificates(void **state)
     }
 }
 
-/* One bit is another, wherever: nothing is taken from there on. */
+/* One bit is changed, anywhere: nothing is taken from there on. */
 static void bytes_are_changed(void **state)
 {
     (void)state;
@@ -205,8 +205,8 @@ static ssize_t push(gnutls_transport_ptr_t caller, const void *bytes, size_t siz
     return (ssize_t)size;
 }
 
-/* What has come with a word that new keys count from here on (as behind some 2^24 records) is taken
- * at once: nothing else may come that would wake anybody. */
+/* Bytes that have come with a word that new keys count from here on (as after some 2^24 records)
+ * are taken at once: nothing else may come that would wake the reader. */
 static void keys_change_on_the_way(void **state)
 {
     struct ends ends = ends_new("ca", "user", "localhost");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random histories: workers die, nodes leave, vanish and return, users change their minds, in any
- * order.  World checks each decision; at the end, left alone, every job must succeed. */
+ * order.  `world` checks each decision; at the end, left alone, every job must succeed. */
 #include "world.h"
 
 #include "base/sanitized.h"

@@ -26,7 +26,7 @@ static inline void until_open(struct until *until)
     until->limit.data = until;
 }
 
-/* Behind the closing of all else that is on the loop: its last callbacks run here. */
+/* After all else on the loop is being closed: its last callbacks run here. */
 static inline int until_close(struct until *until)
 {
     uv_close((uv_handle_t *)&until->limit, NULL);
@@ -50,7 +50,7 @@ static inline void until_over(uv_timer_t *timer)
     *(bool *)timer->data = true;
 }
 
-/* Whatever happens meanwhile. */
+/* Run for `ms`, whatever happens meanwhile. */
 static inline void until_passed(struct until *until, uint64_t ms)
 {
     uv_timer_t timer;

@@ -308,7 +308,7 @@ static void check_job(struct world *world, size_t j)
         if (!rb_configuration_live(conf))
             continue;
         assert_false(rb_phase_final(state->phase));
-        /* State in shards is brought together where there are fewer, before the job is parked. */
+        /* A state in shards is brought together on fewer members, before the job is parked. */
         assert_true(conf->n_members >= job->job.job->spec->devices->min ||
                     (job->job.job->replicas &&
                      (!strcmp(conf->cause, "park") || !strcmp(conf->cause, "crash"))));
@@ -357,7 +357,7 @@ static void check_devices(struct world *world)
         }
 }
 
-/* New configurations have numbers that were never there, or were kept for them. */
+/* New configurations have numbers that were never used, or were kept for them. */
 static void check_number(struct world *world, size_t j, const Rb__Configuration *conf)
 {
     const struct rb_job_facts *job = &facts_of(world)->jobs[j];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cluster in a box: nodes with agents, workers that vote and flip, and facts that all write into.
+/* A cluster in a box: nodes with agents, workers that vote and flip, and facts that all of them
+ * write.
  *
  * Nothing here runs by itself: a test moves the agents, the workers, the coordinator and the clock,
  * in whatever order it likes.  After each decision the promises of the coordinator are checked. */
@@ -25,14 +26,14 @@ struct worker {
     bool alive;
     char name[32], job[16], node[16];
     uint32_t device, spawned_for;
-    Rb__WorkerReport__State state; /* DEAD and FAILED: as told by its last words */
+    Rb__WorkerReport__State state; /* DEAD and FAILED: as in its last words */
     uint32_t ready, go, active, unready, opening;
     uint32_t microbatch_us;
     int64_t level, first;
     bool saves, has_saved, dirty, unreadable; /* saves: it was told to, and to leave then */
-    bool unsaved;                             /* and could not, or not at the end */
+    bool unsaved;                             /* and it could not, or not at the end */
     int64_t saved;
-    unsigned known_dead; /* a bit a node whose agent knows */
+    unsigned known_dead; /* a bit a node whose agent knows of its death */
 };
 
 /* What is left of a configuration, as some agent foresaw it. */
@@ -56,17 +57,17 @@ struct world {
     struct worker workers[WORLD_WORKERS];
     size_t n_workers, spawned;
     struct world_left lefts[WORLD_LEFTS];
-    size_t n_lefts, n_entered;        /* ever; and gone to before facts had it */
+    size_t n_lefts, n_entered;        /* ever; and entered before facts had it */
     uint32_t highest[WORLD_JOBS + 1]; /* configuration numbers taken */
     size_t n_jobs;
     bool slow;                        /* reports of deaths may reach facts late */
-    bool full;                        /* nothing can be saved */
+    bool full;                        /* no state can be saved */
     unsigned unready_one_in;          /* 0: never */
     uint32_t max_restarts;            /* of jobs that are added, */
-    int32_t priority;                 /* and this */
+    int32_t priority;                 /* and their priority */
     uint32_t replicas;                /* of each block of their state; 0: all */
     bool even;                        /* spec.parallel.balance */
-    struct rb_decide_planner planner; /* asked about them */
+    struct rb_decide_planner planner; /* asked about the jobs */
     const char *silent;               /* a node that does not answer; NULL: none */
     uint64_t random;
 };
@@ -100,7 +101,7 @@ void world_node_up(struct world *world, size_t node, bool up);
 void world_node_leaving(struct world *world, size_t node, bool leaving);
 void world_checkpoint(struct world *world, const char *id, int64_t step, const char *node);
 
-/* What its configuration has done: as its agent tells facts. */
+/* Progress of the active configuration, as its agent writes it to facts. */
 void world_progress(struct world *world, const char *id, int64_t steps);
 
 struct worker *world_worker(struct world *world, const char *job, const char *node,

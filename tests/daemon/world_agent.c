@@ -104,7 +104,7 @@ static bool time_is_over(struct world *world, const struct rb_job_facts *job,
                job->job.job->spec->devices->min;
 }
 
-/* Told to save and leave it tries until it can, or is told to stay, frozen. */
+/* A process that is told to save and leave tries until it can, or is told to stay, frozen. */
 static void tend_saver(struct world *world, struct worker *w, bool is_saver)
 {
     if (is_saver && w->level >= 0)
@@ -152,7 +152,7 @@ static void serve(struct world *world, const char *id, const Rb__Configuration *
             if (world->workers[i].alive &&
                 !strcmp(world->workers[i].node, conf->members[m]->node) &&
                 world->workers[i].device == conf->members[m]->device)
-                return; /* the device is in use still */
+                return; /* the device is still in use */
         assert_true(world->n_workers < WORLD_WORKERS);
         w = &world->workers[world->n_workers++];
         memset(w, 0, sizeof(*w));
@@ -184,7 +184,7 @@ static void serve(struct world *world, const char *id, const Rb__Configuration *
     }
 }
 
-/* Go is for the members of the next configuration and of the active one. */
+/* Go goes to the members of the next configuration and of the active one. */
 static void tell_go(struct world *world, const struct world_node *node, const char *id,
                     const Rb__Configuration *conf)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Deaths, as agents hear of them, and what is left then: they go there without asking anyone. */
+/* Deaths, as agents hear of them, and what is left then: members go there without asking anyone. */
 #include "world_inside.h"
 
 #include "daemon/facts/contingency.h"
@@ -101,7 +101,7 @@ bool world_go_to_left(struct world *world, size_t n, const struct rb_job_facts *
             w->unready == found->number)
             continue;
         keep_left(world, job, found);
-        assert_true(w->go < found->number); /* nobody was told to go elsewhere meanwhile */
+        assert_true(w->go < found->number); /* the worker was not told to go elsewhere meanwhile */
         if (world->unready_one_in && !world_random(world, world->unready_one_in))
             w->unready = found->number;
         else

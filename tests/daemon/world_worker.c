@@ -45,7 +45,7 @@ struct worker *world_serving(struct world *world, const char *job, const Rb__Con
     return NULL;
 }
 
-/* There for its peers: it lives, and is not on its way out. */
+/* Are all members there for their peers: alive, and not on their way out? */
 static bool all_alive(struct world *world, const char *job, const Rb__Configuration *conf)
 {
     for (size_t m = 0; m < conf->n_members; m++) {
@@ -63,7 +63,7 @@ void world_freeze(struct worker *w)
     w->dirty = true;
 }
 
-/* All members wait in `conf`: level up and start it. */
+/* All members wait in `conf`: bring them to one level and start it. */
 static void open_configuration(struct world *world, const char *job, const Rb__Configuration *conf)
 {
     int64_t highest = -1, from = conf->restore ? conf->restore->step : 0;
@@ -144,7 +144,7 @@ static void vote(struct world *world, const char *job, const Rb__Configuration *
             w->saved = w->level;
             w->dirty = true;
         } else if (go != UINT32_MAX && go > w->active) {
-            w->state = RB__WORKER_REPORT__STATE__IDLE; /* on its way */
+            w->state = RB__WORKER_REPORT__STATE__IDLE; /* on its way there */
             w->opening = go;
         }
     }
