@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who connects to a worker, and counts as having been told. */
+/* Which agent has connected to a worker, and counts as having been told. */
 #include "worker/control/agent_link.h"
 
 #include "base/buffer.h"
@@ -38,8 +38,8 @@ static void greet(struct rb_agent_link *link, int fd)
     rb_agent_link_write(link);
 }
 
-/* A rubatod that starts asks each worker who it is, and hangs up: what the worker sends it is lost,
- * maybe that the state is saved. */
+/* A rubatod that starts asks each worker for its name, and hangs up: what the worker sends it is
+ * lost, maybe that the state is saved. */
 static void who_only_asks_is_not_told(void **state)
 {
     static const struct rb_worker_options options = {.job = "job", .worker = "worker"};

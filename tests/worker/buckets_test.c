@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is summed up with which bucket.  Where all hold all, each by itself, while the next is being
- * made; but where a few read each other's sums (views_test.c) none is.  Where ranks or stages hold
- * parts, all with the first one: bucket by bucket all would send to one rank, which sends nothing.
- */
+/* What is summed up with which bucket.  Where all ranks hold all blocks, each bucket is summed by
+ * itself, while the next is being made; but where a few ranks read each other's sums (views_test.c)
+ * none is.  Where ranks or stages hold parts, all buckets go with the first one: bucket by bucket
+ * all ranks would send to one rank, which sends nothing. */
 #include "tests/coll/crew.h"
 #include "tests/worker/tiny.h"
 
@@ -23,7 +23,7 @@
 enum { UNTOUCHED = 0x5a5a5a5a };
 
 struct kind {
-    uint32_t stages, copies; /* 0: none; of each block */
+    uint32_t stages, copies; /* 0: none; copies of each block */
     int ranks;
 };
 
@@ -62,7 +62,7 @@ static bool makes(const struct rb_configuration *one, uint32_t rank, size_t bloc
     return !one->stage || one->stage->senders[block * one->size + rank];
 }
 
-/* The block of element i; n_blocks: it is between two. */
+/* The block of element i; n_blocks: the element is between two blocks. */
 static size_t block_of(const Rb__Model *message, size_t i)
 {
     size_t b = 0;
@@ -88,7 +88,7 @@ static void fill(struct rb_model *model, const struct rb_configuration *one)
     }
 }
 
-/* Element i of what this rank is to hold: is it the sum?  Else it has not been touched. */
+/* Is element i, which this rank is to hold, the sum?  Else it has not been touched. */
 static bool is_summed(struct crew *crew, const struct rb_model *model,
                       const struct rb_configuration *one, size_t i, size_t block)
 {
@@ -100,7 +100,7 @@ static bool is_summed(struct crew *crew, const struct rb_model *model,
     return model->reduced[i] == (int32_t)sum;
 }
 
-/* Of bucket b: is all of it summed up?  Else none is. */
+/* Is all of the bucket summed up?  Else nothing of it is. */
 static bool is_there(struct crew *crew, const struct rb_model *model,
                      const struct rb_configuration *one, const Rb__Bucket *bucket)
 {
@@ -119,7 +119,7 @@ static bool is_there(struct crew *crew, const struct rb_model *model,
     return summed == all;
 }
 
-/* Nobody leaves before all are done. */
+/* No rank leaves before all are done. */
 static void wait_for_all(struct crew *crew, struct rb_coll *coll)
 {
     uint8_t mine = 1, all[CREW_MAX];
@@ -128,7 +128,7 @@ static void wait_for_all(struct crew *crew, struct rb_coll *coll)
     CREW_OK(crew, rb_coll_gather(coll, 1, &mine, all, 1, &why), &why);
 }
 
-/* Bucket after bucket, and what has been sent and summed up behind each. */
+/* Reduce bucket after bucket, and check what has been sent and summed up after each. */
 static void reduce_all(struct crew *crew, struct rb_attempt *attempt, bool at_once)
 {
     const struct rb_configuration *one = attempt->step->configuration;

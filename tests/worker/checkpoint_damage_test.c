@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints that cannot be read or written: every kind of damage, those of other jobs, and disks
- * that fail. */
+/* Checkpoints that cannot be read or written: every kind of damage, checkpoints of other jobs, and
+ * disks that fail. */
 #include "tests/worker/checkpoint_place.h"
 
 #include "base/arena.h"
@@ -32,7 +32,7 @@ static void write_bytes(const char *path, const char *data, size_t size)
     fclose(file);
 }
 
-/* One bit anywhere, or one byte less, in any file: refused, in words. */
+/* One bit changed anywhere, or one byte less, in any file: refused, in words. */
 static void test_every_byte_counts(void **state)
 {
     static const char *const names[] = {RB_CHECKPOINT_MODEL, RB_CHECKPOINT_OPTIMIZER,
@@ -144,8 +144,7 @@ static void test_other_jobs(void **state)
     checkpoint_place_close(&other);
 }
 
-/* A disk that takes no more: an error in words, the older checkpoint untouched, nothing half done.
- */
+/* A full disk: an error in words, the older checkpoint untouched, nothing half done. */
 static void test_full_disk(void **state)
 {
     struct rlimit kept, small;
@@ -180,7 +179,7 @@ static void test_full_disk(void **state)
 static int failing_rename; /* 1: the next one; 0: none */
 static bool no_exchange;   /* as on NFS */
 
-/* In front of the system's. */
+/* Called in place of the system's. */
 int rename(const char *from, const char *to)
 {
     if (failing_rename > 0 && --failing_rename == 0) {
@@ -199,8 +198,8 @@ int renameat2(int from_folder, const char *from, int to_folder, const char *to, 
     return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
 }
 
-/* A checkpoint that takes the place of one of the same step may fail at any name that it changes:
- * the old one or the new one is there, whole, and nothing beside it. */
+/* A checkpoint that takes the place of one of the same step may fail at any rename: the old one or
+ * the new one is there, whole, and nothing beside it. */
 static void test_replaced_in_vain(void **state)
 {
     RB_CLEANUP(rb_freep) char *old = NULL;

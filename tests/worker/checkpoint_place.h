@@ -17,20 +17,20 @@ struct checkpoint_place {
     struct rb_state state;
 };
 
-/* At level 12, with other numbers everywhere. */
+/* The state is at level 12, with other numbers everywhere. */
 void checkpoint_place_open(struct checkpoint_place *place, const struct tiny_options *options);
 void checkpoint_place_close(struct checkpoint_place *place);
 
-/* The state as it is at a level. */
+/* Set the state as it is at a level. */
 void checkpoint_place_fill(struct checkpoint_place *place, int64_t level);
 
 /* Returns the path of the checkpoint, which the caller frees. */
 char *checkpoint_place_write(struct checkpoint_place *place);
 
-/* Into a state of its own, which is at no level where that fails. */
+/* Into a state of its own, which has no level if that fails. */
 int checkpoint_place_restore(struct checkpoint_place *place, const char *path, struct rb_why *why);
 
-/* How many names in a folder begin so. */
+/* How many names in a folder begin with `prefix`. */
 int checkpoint_place_count(const char *folder, const char *prefix);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checkpoints: a round trip, the same bytes twice, which ones are kept, and what loaders look for.
- */
+/* Checkpoints: a round trip, the same bytes twice, which checkpoints are kept, and what loaders
+ * look for. */
 #include "tests/worker/checkpoint_place.h"
 
 #include "base/arena.h"
@@ -132,7 +132,7 @@ static void test_prune(void **state)
     written = open(half, O_RDONLY | O_DIRECTORY);
     assert_int_equal(flock(written, LOCK_EX), 0);
     assert_int_equal(rb_prune(place.folder, place.model, "j", 50, 9, NULL), 0);
-    assert_int_equal(checkpoint_place_count(place.folder, ".tmp"), 1); /* somebody writes it */
+    assert_int_equal(checkpoint_place_count(place.folder, ".tmp"), 1); /* it is being written */
     close(written);
     assert_int_equal(rb_prune(place.folder, place.model, "j", 50, 2, NULL), 0);
     assert_int_equal(checkpoint_place_count(place.folder, "step-000000"),
@@ -206,7 +206,7 @@ static void test_made_way(void **state)
     assert_int_equal(place.state.level, 30);
     rb_file_remove(last, NULL);
     assert_int_equal(rb_restore(first, place.model, &place.state, &why), RB_ENOTFOUND);
-    assert_non_null(strstr(why.text, "step-00000010")); /* what was asked for is what is missed */
+    assert_non_null(strstr(why.text, "step-00000010")); /* the message names what was asked for */
     checkpoint_place_fill(&place, 5);
     free(checkpoint_place_write(&place));
     assert_int_equal(rb_restore(first, place.model, &place.state, NULL), RB_ENOTFOUND);
@@ -220,8 +220,8 @@ static void read_tensors(const char *folder, const char *name, struct rb_buffer 
     assert_int_equal(rb_file_read(path, 1 << 20, ret, NULL), 0);
 }
 
-/* What loaders look for in a file of weights is in exports and checkpoints alike, which are the
- * same bytes: the format, and the names that share a tensor with another. */
+/* What loaders look for in a file of weights is in exports and checkpoints alike, whose bytes are
+ * the same: the format, and the names that share a tensor with another. */
 static void test_notes(void **state)
 {
     static const char expected[] =

@@ -84,7 +84,7 @@ static bool same_bits(double a, double b)
     return memcmp(&a, &b, sizeof a) == 0;
 }
 
-/* Everything but times, and but who computed it. */
+/* Everything but times and the rank that computed it. */
 static bool same_row(const Rb__Row *a, const Rb__Row *b)
 {
     return a->step == b->step && same_bits(a->loss, b->loss) &&
@@ -101,7 +101,7 @@ static void take_row(struct cluster *cluster, struct cluster_worker *one, const 
     if (row->step <= one->rows)
         CLUSTER_FAIL(cluster, "%s sent row %lld after row %lld", one->name, (long long)row->step,
                      (long long)one->rows);
-    /* Who lives through a death tells of the step that it tore, too. */
+    /* A worker that lives through a death also reports the step that the death tore. */
     if (one->rows > 0 && row->step != one->rows + 1)
         CLUSTER_FAIL(cluster, "%s sent row %lld after row %lld: a gap", one->name,
                      (long long)row->step, (long long)one->rows);
@@ -234,7 +234,7 @@ static void turn(struct cluster *cluster, int timeout)
         if (fds[2 * i].revents)
             read_worker(cluster, one);
         else if (fds[2 * i + 1].revents)
-            reap(one); /* after all it had to say */
+            reap(one); /* after everything that it sent */
     }
 }
 
@@ -253,7 +253,7 @@ void cluster_until(struct cluster *cluster, bool (*condition)(struct cluster *, 
     }
 }
 
-/* A run that is over has every step it ever will. */
+/* A run that is over counts too: it has every step that it ever will. */
 static bool has_step(struct cluster *cluster, int64_t step)
 {
     for (int i = 0; i < cluster->n_members; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plays agent and coordinator for real rubato-worker processes, over their control sockets.
  *
- * Every row that any worker reports is compared with what others said of the same step: a single
- * different bit fails the test. */
+ * Every row that any worker reports is compared with what others reported of the same step: a
+ * single different bit fails the test. */
 #ifndef RB_TESTS_WORKER_CLUSTER_H
 #define RB_TESTS_WORKER_CLUSTER_H
 
@@ -22,7 +22,7 @@ struct cluster_worker {
     struct rb_buffer in;
     Rb__FromWorker *hello;
     uint32_t ready, unready, flipped, frozen_in, active;
-    int64_t level;  /* newest that it spoke of */
+    int64_t level;  /* newest that it reported */
     uint64_t bytes; /* moved at the newest flip */
     bool frozen, done;
     char reason[512]; /* of unready, frozen or failed */
@@ -36,7 +36,7 @@ struct cluster_worker {
     } saved[CLUSTER_SAVED];
     char final[256]; /* folder of the final checkpoint */
     int64_t rows;    /* newest row */
-    uint32_t kept;   /* microbatches that it did not compute again behind a crash */
+    uint32_t kept;   /* microbatches that it did not compute again after a crash */
     int hellos;
 };
 
@@ -50,53 +50,52 @@ struct cluster {
     int members[CLUSTER_WORKERS], n_members; /* of the active one, by rank */
     uint64_t fence, request;
     bool recovers;         /* what is configured now follows a death */
-    bool stands;           /* and now: only gathers the state */
-    bool mortal;           /* somebody is to die as soon as it trains */
+    bool stands;           /* and it only gathers the state */
+    bool mortal;           /* a worker is to die as soon as it trains */
     char *checkpoint_path; /* what Settings say */
     int64_t checkpoint_every, checkpoint_keep;
-    char saved[256]; /* folder of the checkpoint behind which it was broken off */
-    Rb__Row **rows;  /* by step; NULL: nobody spoke of it */
+    char saved[256]; /* folder of the checkpoint with which the run was broken off */
+    Rb__Row **rows;  /* by step; NULL: no worker reported it */
     int64_t n_rows;
 };
 
-/* A fresh temporary folder; files are the caller's to write before the first worker is configured.
- */
+/* A fresh temporary folder; the caller writes the files before the first worker is configured. */
 void cluster_open(struct cluster *cluster, const char *program);
-/* Kills what is left and removes the folder. */
+/* Kills the workers that are left and removes the folder. */
 void cluster_close(struct cluster *cluster);
 
-/* RUBATO_TEST_KIND: of its device; a core. */
+/* RUBATO_TEST_KIND: the kind of its device; default a core. */
 int cluster_spawn(struct cluster *cluster);
-/* Have `n` workers started and connected that nobody needs yet. */
+/* Have `n` spare workers started and connected. */
 void cluster_spare(struct cluster *cluster, int n);
-/* One of these, or a fresh one. */
+/* A spare worker, or a fresh one. */
 int cluster_newcomer(struct cluster *cluster);
 void cluster_connect(struct cluster *cluster, int worker, int64_t rows_after);
 void cluster_disconnect(struct cluster *cluster, int worker);
 void cluster_send(struct cluster *cluster, int worker, Rb__ToWorker *message);
 
-/* Take events until condition(cluster, argument); fails the test after a minute. */
+/* Take events until condition(cluster, argument); fails the test after CLUSTER_PATIENCE_MS. */
 void cluster_until(struct cluster *cluster, bool (*condition)(struct cluster *, int64_t),
                    int64_t argument, const char *what);
 void cluster_until_step(struct cluster *cluster, int64_t step);
 
-/* Orders for configuration `number` to those who are to be its members.  restore: what all of them
- * load when nobody has state; NULL: nothing. */
+/* Orders for configuration `number` to the workers that are to be its members.  restore: what all
+ * of them load when no member has state; NULL: nothing. */
 void cluster_configure(struct cluster *cluster, uint32_t number, const int *members, int n,
                        const char *restore);
 void cluster_go(struct cluster *cluster, int worker, uint32_t number);
 void cluster_abandon(struct cluster *cluster, int worker, uint32_t number);
 void cluster_until_ready(struct cluster *cluster, uint32_t number, const int *members, int n);
 void cluster_until_unready(struct cluster *cluster, uint32_t number, const int *members, int n);
-/* Until all survivors of these froze in `number`; or, with `or_unready`, withdrew from it. */
+/* Until all survivors of `members` froze in `number`; or, with `or_unready`, withdrew from it. */
 void cluster_until_frozen(struct cluster *cluster, uint32_t number, const int *members, int n,
                           bool or_unready);
 /* Until all survivors of the active configuration froze. */
 void cluster_until_stopped(struct cluster *cluster);
 void cluster_until_flipped(struct cluster *cluster, uint32_t number, const int *members, int n);
 
-/* All of the above: a new configuration with these members, tried again where it is given up on, as
- * a coordinator does; leavers are dismissed. */
+/* All of the above: a new configuration with these members, tried again where it is given up, as a
+ * coordinator does; leavers are dismissed. */
 void cluster_move(struct cluster *cluster, const int *members, int n, const char *restore);
 /* Spawn `n` workers and start. */
 void cluster_start(struct cluster *cluster, int n, const char *restore);
@@ -113,16 +112,17 @@ uint64_t cluster_save(struct cluster *cluster, int worker, const char *folder, b
 /* The outcome of a request, as an index into workers[worker].saved. */
 int cluster_until_saved(struct cluster *cluster, int worker, uint64_t request);
 
-/* Wait for the end and dismiss everyone.  ret_digest: of the final checkpoint, all files. */
+/* Wait for the end and dismiss all workers.  ret_digest: of the final checkpoint, all files. */
 void cluster_finish(struct cluster *cluster, char ret_digest[33]);
 void cluster_digest(const char *folder, char ret_digest[33]);
 
-/* A job that has no end, where its test has seen enough: saved, and all leave.  Its step. */
+/* Save a job that has no end, where its test has seen enough, and dismiss all workers.  Returns its
+ * step. */
 int64_t cluster_break_off(struct cluster *cluster);
 /* The same job on one device, up to that step, which is saved too. */
 void cluster_alone_until(struct cluster *cluster, const char *restore, int64_t step);
 
-/* What all workers have said, and where each of them stands. */
+/* Show what all workers have reported, and where each of them stands. */
 void cluster_show_logs(struct cluster *cluster);
 
 #define CLUSTER_FAIL(cluster, ...)                                                                 \

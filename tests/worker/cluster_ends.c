@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How workers end: killed, told to leave, behind the last step, and where there is none. */
+/* How workers end: killed, told to leave, after the last step, and where a job has no last step. */
 #include "tests/worker/cluster.h"
 
 #include "base/arena.h"
@@ -159,7 +159,8 @@ void cluster_finish(struct cluster *cluster, char ret_digest[33])
     const char *final = "";
 
     cluster_until(cluster, all_done, 0, "the end");
-    /* Rank 0 has saved: of the set before, where the job ended while another was prepared. */
+    /* Rank 0 has saved: rank 0 of the set before, where the job ended while another set was
+     * prepared. */
     for (int i = 0; i < cluster->n_members && !final[0]; i++)
         final = cluster->workers[cluster->members[i]].final;
     assert_true(final[0]);
@@ -170,7 +171,7 @@ void cluster_finish(struct cluster *cluster, char ret_digest[33])
 
 /* ---- Without an end -------------------------------------------------------------------------*/
 
-/* That of `worker` at index `at` is what the cluster ended with. */
+/* The checkpoint of `worker` at index `at` is what the cluster ended with.  Returns its step. */
 static int64_t take_checkpoint(struct cluster *cluster, int worker, int at)
 {
     struct cluster_worker *one = &cluster->workers[worker];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What workers are told: the way into a configuration. */
+/* The orders that lead workers into a configuration. */
 #include "tests/worker/cluster.h"
 
 #include "base/arena.h"
@@ -100,7 +100,7 @@ static bool all_flipped(struct cluster *cluster, int64_t argument)
         struct cluster_worker *one = &cluster->workers[set->members[i]];
 
         if (one->flipped == set->number)
-            continue; /* whatever has become of it since */
+            continue; /* whatever has happened to it since */
         if (one->exited && cluster->mortal)
             continue; /* it may have been there already */
         if (one->failed || one->exited)
@@ -174,7 +174,7 @@ static bool is_in(int worker, const int *members, int n)
     return false;
 }
 
-/* False: given up on, as newcomers are that do not keep up on a busy machine. */
+/* False: the configuration is given up, as when newcomers do not keep up on a busy machine. */
 static bool move_once(struct cluster *cluster, const int *members, int n, const char *restore)
 {
     struct set set = {++cluster->number, members, n, true};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes that workers are, and the connection to each. */
+/* The processes of workers, and the connection to each. */
 #include "tests/worker/cluster.h"
 
 #include "base/clock.h"
@@ -33,7 +33,7 @@ void cluster_send(struct cluster *cluster, int worker, Rb__ToWorker *message)
         ssize_t put = send(cluster->workers[worker].fd, out.data + at, out.size - at, MSG_NOSIGNAL);
 
         if (put <= 0)
-            break; /* it is dead: the event will come */
+            break; /* the worker is dead: the event will come */
         at += (size_t)put;
     }
     rb_buffer_done(&out);
@@ -97,7 +97,7 @@ static bool said_hello(struct cluster *cluster, int64_t worker)
     return cluster->workers[worker].hello != NULL;
 }
 
-/* The socket is there once the worker is: try until it is, or until the worker has ended. */
+/* The socket exists once the worker runs: try until it does, or until the worker has ended. */
 void cluster_connect(struct cluster *cluster, int worker, int64_t rows_after)
 {
     struct cluster_worker *one = &cluster->workers[worker];

@@ -101,8 +101,8 @@ static void test_killed(void **state)
     run_close(&run);
 }
 
-/* Of these two the second stands still: the first is told to recover alone in `number`, does, and
- * the run ends. */
+/* The second of these two stands still: the first is told to recover alone in `number`, does so,
+ * and the run ends. */
 static void end_alone(struct run *run, uint32_t number, const int *two)
 {
     run->cluster.recovers = true;
@@ -118,9 +118,9 @@ static void end_alone(struct run *run, uint32_t number, const int *two)
     run_close(run);
 }
 
-/* Behind a death two of three open what is left.  One of them stands still, no link ends, and
- * nobody says that this was given up: who is to go on alone does, and does not wait for that one.
- */
+/* After a death two of three open what is left.  One of them stands still, no link ends, and nobody
+ * tells the other that the opening was given up: told to go on alone, it does, and does not
+ * wait. */
 static void test_left_in_an_opening(void **state)
 {
     struct run run;
@@ -142,8 +142,8 @@ static void test_left_in_an_opening(void **state)
     end_alone(&run, 4, left);
 }
 
-/* One of two stands still, and the step waits for it: who is told to go on alone breaks that off.
- */
+/* One of two stands still, and the step waits for it: the other is told to go on alone and breaks
+ * the step off. */
 static void test_left_in_a_step(void **state)
 {
     struct run run;
@@ -158,7 +158,7 @@ static void test_left_in_a_step(void **state)
     end_alone(&run, 3, members);
 }
 
-/* The last step of configuration 1, once there is one of the next; 0: there is none yet. */
+/* The last step of configuration 1, once there is a step of the next configuration; 0: not yet. */
 static int64_t last_step(const struct cluster *cluster)
 {
     int64_t step = 0;
@@ -178,8 +178,8 @@ static bool has_left(struct cluster *cluster, int64_t worker)
     return last && cluster->workers[worker].rows == last;
 }
 
-/* Who goes on stands still before anybody has heard that it does: who has left freezes when it is
- * told to, and goes on with what it has. */
+/* The member that goes on stands still before its flip is known anywhere: the member that has left
+ * freezes when it is told to, and goes on with what it has. */
 static void test_left_behind(void **state)
 {
     struct run run;
@@ -206,7 +206,7 @@ static void test_left_behind(void **state)
 
 /* ---- Stopping and starting again -------------------------------------------------------------*/
 
-/* Saved on leaving, in the middle of a step; started again with another count. */
+/* Saved on leaving, in the middle of a step; started again with another number of workers. */
 static void test_parked(void **state)
 {
     struct run run;
@@ -231,8 +231,8 @@ static void test_parked(void **state)
     run_close(&run);
 }
 
-/* The state cannot be saved where it is to be: it is tried again until it can, and whoever asks for
- * something else meanwhile is answered. */
+/* The state cannot be saved where it is to be: the worker tries again until it can, and answers
+ * other requests meanwhile. */
 static void test_parked_in_vain(void **state)
 {
     Rb__Leave leave = RB__LEAVE__INIT;
@@ -279,9 +279,9 @@ static void tell_to_stay(struct cluster *cluster, int worker)
     cluster_send(cluster, worker, &message);
 }
 
-/* Who cannot save is told to stay, and trains again with the other, who was stopped by it; it has
- * lost nothing, and hears orders as ever.  What comes first, to stay or where to go to, is told at
- * once.  Then it is told to save and leave as if for the first time. */
+/* A worker that cannot save is told to stay, and trains again with the other, which it had stopped;
+ * it has lost nothing, and hears orders as always.  The order that comes first, to stay or where to
+ * go, is obeyed at once.  Then the worker is told to save and leave as if for the first time. */
 static void test_parked_and_taken_back(void **state)
 {
     Rb__Leave leave = RB__LEAVE__INIT;
@@ -310,7 +310,7 @@ static void test_parked_and_taken_back(void **state)
         cluster_connect(&run.cluster, first, 0);
         assert_true(worker->hello->hello->saving);
         tell_to_stay(&run.cluster, first);
-        if (i) { /* or not: whoever says so again is told why that has not been done */
+        if (i) { /* or not: a repeated order is answered with why it has not been done */
             saved = worker->n_saved;
             cluster_send(&run.cluster, first, &message);
             cluster_until(&run.cluster, has_spoken_of_saving, saved, "why it cannot save");
@@ -330,7 +330,7 @@ static void test_parked_and_taken_back(void **state)
     run_close(&run);
 }
 
-/* Everyone dies at once; the newest periodic checkpoint is where it goes on. */
+/* All workers die at once; the job goes on from the newest periodic checkpoint. */
 static void test_checkpoints(void **state)
 {
     struct run run;
@@ -364,7 +364,7 @@ static void test_checkpoints(void **state)
     run_close(&run);
 }
 
-/* Saves and exports while it trains; any rank writes the same. */
+/* Saves and exports while the job trains; any rank writes the same. */
 static void test_saves(void **state)
 {
     struct run run;
@@ -391,7 +391,7 @@ static void test_saves(void **state)
     }
     assert_string_equal(path[2], folder[2]); /* an export lies in the folder itself */
     run_end(&run, &run_endless);
-    /* both checkpoints lead to where one device comes */
+    /* both checkpoints lead to the same state as one device */
     for (int i = 0; i < 2; i++) {
         cluster_start(&run.cluster, 1, path[i]);
         cluster_until_step(&run.cluster, run.cluster.n_rows + 20);
@@ -402,7 +402,7 @@ static void test_saves(void **state)
 
 /* ---- Agents ---------------------------------------------------------------------------------*/
 
-/* Training goes on without an agent; the next one is told everything that happened. */
+/* Training goes on without an agent; the next agent is told everything that happened. */
 static void test_agent_gone(void **state)
 {
     struct run run;
@@ -417,18 +417,18 @@ static void test_agent_gone(void **state)
     cluster_until_step(&run.cluster, 20);
     cluster_disconnect(&run.cluster, a);
     known = run.cluster.workers[a].rows;
-    cluster_until_step(&run.cluster, known + 60); /* b still tells */
+    cluster_until_step(&run.cluster, known + 60); /* b still reports */
     cluster_disconnect(&run.cluster, b);
     cluster_connect(&run.cluster, a, known);
     assert_int_equal(run.cluster.workers[a].hello->hello->active, 1);
     assert_true(run.cluster.workers[a].hello->hello->level >= known + 59);
-    cluster_connect(&run.cluster, b, 5); /* it wants rows that it had before: sent again */
+    cluster_connect(&run.cluster, b, 5); /* an agent asks for rows again: sent again */
     cluster_connect(&run.cluster, b, run.cluster.workers[a].rows); /* replaces the other */
     assert_int_equal(run.cluster.workers[b].hellos, 3);
     run_end_whole(&run, &run_endless);
 }
 
-/* An order of an older leader, or the same once more, changes nothing. */
+/* An order of an older leader, or the same order once more, changes nothing. */
 static void test_old_orders(void **state)
 {
     struct run run;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans as workers take them from their files: a batch is computed once, by whoever, and all orders
- * are in their turn. */
+/* Plans as workers take them from their files: each microbatch of a batch is computed once, by any
+ * rank, and all orders are in their turn. */
 #include "tests/worker/tiny.h"
 
 #include "base/arena.h"
@@ -35,7 +35,7 @@ static int remove_folder(void **state)
     return rb_file_remove(folder, NULL);
 }
 
-/* What rank 0 of so many says of the plan; NULL: it takes it. */
+/* What rank 0 of so many answers to the plan; NULL: it takes the plan. */
 static void expect(const Rb__Model *model, const Rb__Plan *plan, size_t ranks, const char *text)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/plan", folder);
@@ -57,7 +57,7 @@ static void expect(const Rb__Model *model, const Rb__Plan *plan, size_t ranks, c
     rb_configuration_free(configuration);
 }
 
-/* Of the orders of a kind that a rank has, the first behind the first `skip`. */
+/* The first order of a kind that a rank has, after skipping `skip` of them. */
 static Rb__Order *find(const Rb__Plan *plan, uint32_t rank, Rb__Order__Kind kind, size_t skip)
 {
     for (size_t i = 0; i < plan->ranks[rank]->n_orders; i++)
@@ -72,13 +72,13 @@ static void break_plan(Rb__Plan *plan, int how)
     Rb__Order *last = find(plan, 3, RB__ORDER__KIND__UPDATE, 0);
 
     switch (how) {
-    case 0: /* by the same rank */
+    case 0: /* one microbatch twice by the same rank */
         find(plan, 0, RB__ORDER__KIND__COMPUTE, 1)->argument = 0;
         break;
     case 1: /* by two */
         find(plan, 3, RB__ORDER__KIND__COMPUTE, 0)->argument = 1;
         break;
-    case 2: /* and no others, so that all are computed */
+    case 2: /* one too many, although all are computed */
         last->kind = RB__ORDER__KIND__COMPUTE;
         last->argument = 2;
         break;
@@ -153,13 +153,13 @@ static void test_stages(void **state)
         for (other = 1; plan->ranks[other]->stage != plan->ranks[rank]->stage;)
             other++;
         switch (how) {
-        case 0: /* one that another has, there and back */
+        case 0: /* a microbatch that the other rank has, there and back */
             taken = find(plan, rank, kinds[0], 0)->argument;
             find(plan, other, kinds[0], 0)->argument = taken;
             find(plan, other, kinds[1], 0)->argument = taken;
             expect(model, plan, RANKS, "is out of turn in stage 0");
             break;
-        case 1: /* twice in one */
+        case 1: /* a microbatch twice in one rank */
             taken = find(plan, rank, kinds[0], 0)->argument;
             find(plan, rank, kinds[0], 1)->argument = taken;
             find(plan, rank, kinds[1], 1)->argument = taken;
@@ -188,7 +188,7 @@ static void test_parts(void **state)
     plan->stages = STAGES;
     for (uint32_t r = 0; r < RANKS; r++)
         plan->ranks[r]->stage = r / 2;
-    find(plan, 1, RB__ORDER__KIND__COMPUTE, 0)->argument = 1; /* which rank 0 has */
+    find(plan, 1, RB__ORDER__KIND__COMPUTE, 0)->argument = 1; /* rank 0 has that one */
     expect(model, plan, RANKS, "rank 1: microbatch 1 is out of turn in part 0");
     rb__plan__free_unpacked(plan, NULL);
     rb__model__free_unpacked(model, NULL);

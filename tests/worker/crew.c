@@ -113,7 +113,7 @@ static void *run(void *context)
         if (!one->err && one->crew->stepped)
             one->crew->stepped(one, &result);
     }
-    if (one->err && one->configuration) { /* the others hear of it */
+    if (one->err && one->configuration) { /* closing lets the others hear of it */
         rb_configuration_free(one->configuration);
         one->configuration = NULL;
     }

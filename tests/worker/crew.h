@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Ranks load one after the other, and the first waits for all. */
+/* Ranks load one after the other, and the first waits for all of them. */
 enum { CREW_MOST = 16, CREW_MEET_MS = RB_SANITIZED ? 200000 : 60000 };
 
 struct crew_rank {
@@ -30,8 +30,8 @@ struct crew_rank {
 struct crew {
     const char *folder;
     uint32_t size;
-    /* Each in the thread of its rank; may be NULL. */
-    void (*joined)(struct crew_rank *rank); /* its first step is to come; may set its error */
+    /* Each is called in the thread of its rank; may be NULL. */
+    void (*joined)(struct crew_rank *rank); /* before the first step; may set the rank's error */
     void (*watch)(struct crew_rank *rank, const struct rb_lap_pass *pass);
     void (*stepped)(struct crew_rank *rank, const struct rb_step_result *result);
     void *owner;
@@ -39,11 +39,11 @@ struct crew {
     pthread_mutex_t loading;
 };
 
-/* From the initial weights to the last step, on devices of RUBATO_TEST_KIND; cores.  0, or the
- * first error of a rank, whose links the others lose. */
+/* From the initial weights to the last step, on devices of RUBATO_TEST_KIND (default: cores).  0,
+ * or the first error of a rank, whose links the others lose. */
 int crew_run(struct crew *crew, struct rb_why *why);
 
-/* Frees what ranks have, but for `own`. */
+/* Frees what the ranks have, except for `own`. */
 void crew_done(struct crew *crew);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes of stages on the host in a GPU's place: each is asked for by itself once, kept once and
- * played from then on, and the bits are those of asking for it each time. */
+/* Passes of stages on the host in a GPU's place: each pass is asked for by itself once, kept once
+ * and played from then on, and the bits are those of asking for it each time. */
 #include "worker/stages/flight.h"
 
 #include "base/arena.h"
@@ -160,7 +160,7 @@ static void test_passes_are_played(void **state)
     }
 }
 
-/* Without shelves all goes through the hosts, and comes to the same. */
+/* Without shelves everything goes through the hosts, with the same result. */
 static void test_hosts_give_the_same(void **state)
 {
     char alone[33], digest[33];
@@ -174,7 +174,7 @@ static void test_hosts_give_the_same(void **state)
     assert_string_equal(digest, alone);
 }
 
-/* A stage that looks at each sum before it goes on is asked for one by one where it has any. */
+/* A stage that looks at each sum before it goes on asks for passes with sums one by one. */
 static void test_laps_are_played(void **state)
 {
     struct tiny_options options = job;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Microbatches that are computed at once: the bits of one after the other. */
+/* Microbatches that are computed at once: the same bits as one after the other. */
 #include "base/arena.h"
 #include "base/hash.h"
 #include "base/sanitized.h"
@@ -21,8 +21,8 @@
 
 enum { STEPS = 3, MICROBATCHES = RB_KERNEL_EACH + 2 };
 
-/* What a few steps come to with so many lanes; the first step is redone, and the last microbatch is
- * a smaller one. */
+/* The result of a few steps with so many lanes; the first step is redone, and the last microbatch
+ * is a smaller one. */
 static uint64_t train(const struct bench_case *from, int64_t micro_batch, uint32_t lanes,
                       double *ret_loss)
 {
@@ -78,7 +78,7 @@ static void test_mlp(void **state)
     check("mlp", NULL, 8, 8 * MICROBATCHES - 3, RB_KERNEL_EACH);
 }
 
-/* Weights are rounded once for all. */
+/* Weights are rounded once for all lanes. */
 static void test_bfloat(void **state)
 {
     (void)state;
@@ -87,7 +87,8 @@ static void test_bfloat(void **state)
     check_in("bf16", "gpt", NULL, 1, MICROBATCHES, 3);
 }
 
-/* Where a last microbatch has a program of its own, what each of both made once has to stay. */
+/* Where the last microbatch has a program of its own, what each of the two programs made once has
+ * to stay. */
 static void test_bfloat_of_two(void **state)
 {
     struct bench_case one = *bench_case_find(bench_sums_cases, bench_n_sums_cases, "mlp");
@@ -111,15 +112,15 @@ static void test_cnn(void **state)
     check("cnn", NULL, 4, 4 * MICROBATCHES - 1, RB_KERNEL_EACH);
 }
 
-/* Convolutions that need more than a little for themselves have what is free of their lane's arena.
- */
+/* Convolutions that need more than a little memory for themselves use what is free of their lane's
+ * arena. */
 static void test_wide_cnn(void **state)
 {
     (void)state;
     check("cnn", "batchnorm=1", 48, 48 * 2, 2);
 }
 
-/* What a class says of a processor is what its kernels say. */
+/* What the numeric class says of a processor agrees with what its kernels say. */
 static void test_attention(void **state)
 {
     const struct bench_case *gpt = bench_case_find(bench_sums_cases, bench_n_sums_cases, "gpt");
@@ -141,7 +142,7 @@ static void test_gpt(void **state)
     check("gpt", NULL, 1, MICROBATCHES, RB_KERNEL_EACH);
 }
 
-/* Of [first, first + bytes), how much is in memory? */
+/* How much of [first, first + bytes) is in memory? */
 static size_t resident(void *first, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), pages = (bytes + page - 1) / page, n = 0;
@@ -154,8 +155,8 @@ static size_t resident(void *first, size_t bytes)
     return n;
 }
 
-/* Gradients that go into the sums from registers have their places in an arena, and take no memory
- * there, nor do large pages take it for them. */
+/* Gradients that go into the sums from registers have their places in an arena.  They take no
+ * memory there, and large pages take none for them either. */
 static void test_arenas(void **state)
 {
     enum { LITTLE = 512 << 10 };
@@ -178,8 +179,8 @@ static void test_arenas(void **state)
     bench_job_close(&job);
 }
 
-/* As many as a part of the caches holds; none where weights stay in a core's own, or are not much
- * beside what a microbatch writes. */
+/* As many lanes as a part of the caches holds; none where the weights stay in a core's own cache,
+ * or are small beside what a microbatch writes. */
 static void test_count(void **state)
 {
     (void)state;
@@ -192,7 +193,7 @@ static void test_count(void **state)
     assert_int_equal(rb_lanes_count(1200, 1, (struct rb_caches){1200, 1000}), 1);
 }
 
-/* Of a whole program all that is trained. */
+/* The weights of a whole program are all that is trained. */
 static void test_weights(void **state)
 {
     struct bench_case one = *bench_case_find(bench_sums_cases, bench_n_sums_cases, "mlp");

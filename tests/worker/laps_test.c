@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asynchronous pipelines on workers: the bits are those of the stages, whoever holds the state;
- * laps are committed whole, whoever comes, goes and dies; what was said of a step stays true. */
+/* Asynchronous pipelines on workers: the bits are those of the stages, whichever ranks hold the
+ * state; laps are committed whole, whichever workers come, go and die; a report of a step stays
+ * true. */
 #include "tests/worker/run.h"
 
 #include "base/arena.h"
@@ -44,7 +45,7 @@ static void run_laps(const struct tiny_options *options, char ret_digest[33])
     run_close(&run);
 }
 
-/* Each schedule gives weights of its own, and the same ones wherever the state is held. */
+/* Each schedule gives weights of its own, and the same weights wherever the state is held. */
 static void test_same_bits(void **state)
 {
     static const struct {
@@ -78,8 +79,8 @@ static void test_same_bits(void **state)
             assert_string_not_equal(digests[i], digests[k]);
 }
 
-/* A sample that is no number, once an epoch: whoever sees it leaves the step out, and all say so.
- */
+/* A sample that is no number, once an epoch: the rank that sees it leaves the step out, and all
+ * ranks report that. */
 static void test_not_finite(void **state)
 {
     char digests[2][33];
@@ -107,7 +108,7 @@ static void test_not_finite(void **state)
     assert_string_equal(digests[0], digests[1]);
 }
 
-/* Between laps, step by step on one device, and laps of another number of stages. */
+/* From laps to step by step on one device, and to laps of another number of stages. */
 static void test_resized(void **state)
 {
     static const int counts[] = {2, 3, 1, 3, 2};
@@ -119,7 +120,7 @@ static void test_resized(void **state)
 
         options.stages = 3;
         options.replicas = replicas;
-        options.steps = 1000000; /* no change is late for it */
+        options.steps = 1000000; /* so that every change is in time */
         run_open(&run, &options);
         cluster_spare(&run.cluster, 4);
         cluster_start(&run.cluster, 1, run.weights);
@@ -134,8 +135,8 @@ static void test_resized(void **state)
     }
 }
 
-/* Deaths in the middle of a lap, and while it ends.  The harness compares all that is ever said of
- * a step: so what one has told before it dies, the others come to as well. */
+/* Deaths in the middle of a lap, and while it ends.  The harness compares all reports of a step: so
+ * what a worker reported before it died, the others arrive at, too. */
 static void die_at(const char *point, int rank, int at, uint32_t stages, uint32_t replicas)
 {
     RB_CLEANUP(rb_freep) char *fault = rb_format("%s:rank=%d:at=%d:do=kill", point, rank, at);
@@ -172,7 +173,7 @@ static void test_deaths(void **state)
             die_at(cases[i].point, rank, cases[i].at, 2, 0);
     for (size_t i = 0; i < RB_COUNT(cases); i++)
         die_at(cases[i].point, (int)i % 3, cases[i].at, 3, 2);
-    for (int at = 60; at < 100; at += 7) /* in the middle of some message */
+    for (int at = 60; at < 100; at += 7) /* in the middle of a message */
         die_at("worker.frame", at % 2, at, 2, 0);
 }
 

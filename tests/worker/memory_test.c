@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a worker's memory takes: pages that are there, and not what was asked for. */
+/* What memory a worker takes: pages that are there, and not what was asked for. */
 #include "tests/bench/cases.h"
 #include "worker/step/step.h"
 
@@ -16,7 +16,7 @@
 
 enum { HUGE = 2 << 20, STEPS = 3 };
 
-/* Of the pages in [memory, memory + bytes), those that are there: in bytes. */
+/* How many bytes of the pages in [memory, memory + bytes) are there. */
 static size_t resident(const void *memory, size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), there = 0;
@@ -52,14 +52,14 @@ static void sums_of_one(void **state)
     one.batch = 8;
     bench_job_open(&one, 4, &job);
     bytes = (size_t)job.model->message->state_elements * sizeof *job.model->local;
-    assert_true(bytes > 2 * HUGE); /* or this says nothing */
+    assert_true(bytes > 2 * HUGE); /* otherwise this shows nothing */
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < STEPS; i++) {
             bench_job_step(&job, &result);
             assert_true(resident(job.model->local, bytes) + resident(job.model->reduced, bytes) <
                         bytes + HUGE);
         }
-        job.model->empty = NULL; /* as among others */
+        job.model->empty = NULL; /* as with other ranks */
         memset(job.model->local, 1, bytes);
         memset(job.model->reduced, 1, bytes);
     }

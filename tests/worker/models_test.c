@@ -31,8 +31,8 @@
 enum { MOST = 3 };
 
 enum {
-    STEPS = RB_SANITIZED ? 12 : 60, /* few, as they are done many times over */
-    ENDLESS = 1000000, /* of those that are resized: broken off when that has happened */
+    STEPS = RB_SANITIZED ? 12 : 60, /* few, because they are done many times over */
+    ENDLESS = 1000000,              /* for runs that are resized: broken off when that is done */
 };
 
 struct kind {
@@ -42,7 +42,7 @@ struct kind {
     int64_t steps;                   /* 0: STEPS */
     uint32_t stages;                 /* of a pipeline, where there are as many workers */
     uint32_t replicas;               /* of each block of the state; 0: all hold all */
-    bool tight; /* what MOST workers have memory for is computed again with fewer */
+    bool tight;                      /* kept in memory by MOST workers, computed again by fewer */
 };
 
 static const struct kind mlp = {
@@ -95,7 +95,7 @@ static void write_inputs(const char *folder, const struct kind *kind)
     rb_buffer_done(&text);
 }
 
-/* Of a device of MOST, with two replicas. */
+/* What a device of MOST needs, with two replicas. */
 static uint64_t needed(const Rb__Spec *spec)
 {
     struct rb_compiled compiled = {0};
@@ -199,8 +199,8 @@ static void run(const struct kind *kind, int workers, char ret_digest[33])
     cluster_close(&cluster);
 }
 
-/* counts: workers to begin with, and after each few steps.  What it comes to is what `alone` comes
- * to on one device. */
+/* counts: the number of workers at the beginning, and after each few steps.  The result is that of
+ * `alone` on one device. */
 static void check_resized(const struct kind *kind, const int *counts, int n,
                           const struct kind *alone)
 {
@@ -270,7 +270,7 @@ static void test_gpt_bf16(void **state)
     check(&gpt_bf16);
 }
 
-/* The bits do not know what is computed again: dropout, batch norm, both precisions. */
+/* What is computed again does not change the bits: dropout, batch norm, both precisions. */
 static void test_recomputed(void **state)
 {
     static const struct kind *const kinds[] = {&cnn, &gpt_bf16};
@@ -287,7 +287,8 @@ static void test_recomputed(void **state)
     }
 }
 
-/* In stages: weights that two of them share, statistics, and what each rounds or computes again. */
+/* In stages: weights that two stages share, statistics, and what each stage rounds or computes
+ * again. */
 static void test_stages(void **state)
 {
     static const struct kind *const kinds[] = {&cnn, &gpt, &gpt_bf16};
@@ -311,8 +312,8 @@ static void test_stages(void **state)
     }
 }
 
-/* Activations are kept by three workers and computed again by fewer, from one step to the next; in
- * stages, too. */
+/* Activations are kept by three workers and computed again by fewer, changing from one step to the
+ * next; in stages, too. */
 static void test_turns(void **state)
 {
     static const struct kind *const kinds[] = {&cnn, &gpt, &gpt_bf16};
@@ -349,7 +350,8 @@ static void use(struct rb_model *model, bool recomputes)
         fail_msg("%s", why.text);
 }
 
-/* What a microbatch of that set leaves behind, and the other one gives back. */
+/* The memory that a microbatch of one set of programs leaves behind, and the other set gives
+ * back. */
 static size_t touched(struct rb_model *model, bool recomputes)
 {
     atomic_bool stop = false;
@@ -362,7 +364,7 @@ static size_t touched(struct rb_model *model, bool recomputes)
     return with - resident();
 }
 
-/* A worker that computes again has what it saves by that: pages of the other set go back. */
+/* A worker that computes again saves the memory that it should: pages of the other set go back. */
 static void test_given_back(void **state)
 {
     static const struct kind wide = {
@@ -382,7 +384,7 @@ static void test_given_back(void **state)
 
     (void)state;
     if (RB_SANITIZED)
-        skip(); /* its shadow of our memory would be counted too */
+        skip(); /* the sanitizer's shadow of this memory would be counted too */
     cluster_open(&cluster, run_program);
     write_job(cluster.folder, &wide);
     path = rb_format("%s/model", cluster.folder);
@@ -390,7 +392,7 @@ static void test_given_back(void **state)
         fail_msg("%s", why.text);
     footprint = rb_footprint_of(model->message);
     assert_true(footprint.kept > footprint.again + ((size_t)32 << 20));
-    for (int i = 0; i < 2; i++) { /* sums and inputs are touched the first time */
+    for (int i = 0; i < 2; i++) { /* sums and inputs are touched in the first round */
         kept = touched(model, false);
         again = touched(model, true);
     }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Newcomers: fed while the others train, killed or silent on the way, prepared in vain; nobody
+/* Newcomers: fed while the others train, killed or silent on the way, prepared in vain; no member
  * waits for them unless they cannot keep up, and no bit changes. */
 #include "tests/worker/run.h"
 
@@ -19,7 +19,7 @@
 
 /* ---- Fed while the others train ---------------------------------------------------------------*/
 
-/* Newcomers are there and fed, and nobody is told to go yet. */
+/* Newcomers are there and fed, and no worker is told to go yet. */
 static uint32_t feed(struct run *run, int *members, int n)
 {
     uint32_t number = ++run->cluster.number;
@@ -41,7 +41,7 @@ static void flip_to(struct run *run, uint32_t number, const int *members, int n)
     run->cluster.n_members = n;
 }
 
-/* Those who train receive nothing; newcomers receive more than the state. */
+/* Workers that train receive nothing; newcomers receive more than the state. */
 static void test_grown(void **state)
 {
     struct run run;
@@ -99,7 +99,7 @@ static void test_feed_abandoned(void **state)
         uint32_t number = feed(&run, members, 3);
 
         cluster_until_step(&run.cluster, run.cluster.n_rows + 4 * round);
-        for (int i = 0; i < 3; i++) /* each of them may be the first to hear of it */
+        for (int i = 0; i < 3; i++) /* each worker may be the first to hear of it */
             cluster_abandon(&run.cluster, members[(i + round) % 3], number);
         run.cluster.spares[run.cluster.n_spares++] = members[2];
     }
@@ -111,8 +111,8 @@ static void test_feed_abandoned(void **state)
     run_close(&run);
 }
 
-/* A newcomer dies before it is ready, while it is fed, and when all are told to go: those who train
- * withdraw, and train on. */
+/* A newcomer dies before it is ready, while it is fed, and when all are told to go: the members
+ * that train withdraw, and train on. */
 static void test_newcomer_killed(void **state)
 {
     struct run run;
@@ -135,7 +135,7 @@ static void test_newcomer_killed(void **state)
             cluster_configure(&run.cluster, number, members, 3, NULL);
         }
         if (stage == 2)
-            cluster_go(&run.cluster, members[0], number); /* the other one's vote still lacks */
+            cluster_go(&run.cluster, members[0], number); /* the other member has no GO yet */
         cluster_kill(&run.cluster, members[2]);
         if (stage)
             cluster_until_unready(&run.cluster, number, members, 2);
@@ -175,7 +175,7 @@ static void test_source_killed(void **state)
     }
 }
 
-/* Of a worker, in bytes. */
+/* Memory of a worker, in bytes. */
 static int64_t resident(const struct run *run, int worker)
 {
     char path[64], text[128] = "";
@@ -191,12 +191,11 @@ static int64_t resident(const struct run *run, int worker)
     return there * sysconf(_SC_PAGESIZE);
 }
 
-/* A newcomer that neither dies nor takes what it is sent is given up, for all that waits for it or
- * for its silence, whatever comes first; training waits half a second, and keeps no memory of it.
- */
+/* A newcomer that neither dies nor takes what it is sent is given up, because of its backlog or its
+ * silence, whichever comes first; training waits half a second, and keeps no memory of it. */
 static void test_newcomer_silent(void **state)
 {
-    /* Much to say; so little, and slowly, that ten seconds of it are far from a backlog. */
+    /* Much to send; or so little, and slowly, that ten seconds of it are far from a backlog. */
     static const int64_t hidden[] = {4096, 64}, batch[] = {22, 1600};
     static const char *const reasons[] = {"keep up", "said nothing"};
 
@@ -217,13 +216,13 @@ static void test_newcomer_silent(void **state)
         memory = resident(&run, members[0]);
         kill(run.cluster.workers[members[1]].pid, SIGSTOP);
         before = run.cluster.n_rows;
-        cluster_until_step(&run.cluster, before + 5); /* no level that it said is the present one */
+        cluster_until_step(&run.cluster, before + 5); /* past every level that it acknowledged */
         cluster_go(&run.cluster, members[0], number);
         cluster_until_unready(&run.cluster, number, members, 1);
-        /* On a slow machine the first one's silence comes before its backlog. */
+        /* On a slow machine the silence of the first case comes before its backlog. */
         assert_true(strstr(run.cluster.workers[members[0]].reason, reasons[i]) ||
                     strstr(run.cluster.workers[members[0]].reason, reasons[1]));
-        assert_true(run.cluster.n_rows > before + (RB_SANITIZED ? 2 : 10)); /* it trained on */
+        assert_true(run.cluster.n_rows > before + (RB_SANITIZED ? 2 : 10)); /* training went on */
         cluster_until_step(&run.cluster, run.cluster.n_rows + 10);
         if (!RB_SANITIZED && resident(&run, members[0]) > memory + (32 << 20))
             fail_msg("%lld bytes more than before",
@@ -236,8 +235,8 @@ static void test_newcomer_silent(void **state)
     }
 }
 
-/* Two newcomers that take 5 ms for each step of a tenth: training waits for them, and they are in
- * at the first try. */
+/* Two newcomers that take 5 ms for each step of a tenth of that: training waits for them, and they
+ * are in at the first try. */
 static void test_newcomers_slow(void **state)
 {
     struct tiny_options options = run_endless;
@@ -248,7 +247,7 @@ static void test_newcomers_slow(void **state)
     (void)state;
     if (!rb_fault_describe(0, &(const char *){NULL}, &(const char *){NULL}))
         skip();
-    options.hidden *= 4; /* 160 steps fill the room there is */
+    options.hidden *= 4; /* 160 steps fill the queue */
     run_open(&run, &options);
     cluster_start(&run.cluster, 1, run.weights);
     run_arm(&run, "worker.follow:do=5ms");
@@ -262,8 +261,8 @@ static void test_newcomers_slow(void **state)
     run_close(&run);
 }
 
-/* The middle one of three dies before it has said anything of the step: what the others had of
- * [0 1] [2 3] [4 5] is theirs in [0 1 2] [3 4 5] too, and each computes one microbatch of it. */
+/* The second of three ranks dies before it has voted.  What the others had of [0 1] [2 3] [4 5] is
+ * theirs in [0 1 2] [3 4 5] too, and each computes one more microbatch. */
 static void test_kept(void **state)
 {
     struct run run;
@@ -281,8 +280,8 @@ static void test_kept(void **state)
 
 /* ---- Preparations that fail -------------------------------------------------------------------*/
 
-/* What is left after a death has a number that was kept for it, below that of what was prepared
- * beside; it is configured and told to go in one, while its members freeze. */
+/* What is left after a death has a number that was kept for it, below the number of a configuration
+ * that was prepared beside; one message configures it and says go, while its members freeze. */
 static void test_foreseen(void **state)
 {
     struct cluster *cluster;
@@ -311,14 +310,14 @@ static void test_foreseen(void **state)
     memcpy(cluster->members, members + 1, 2 * sizeof *members);
     cluster->n_members = 2;
 
-    /* of an agent that had not heard */
+    /* from an agent that had not heard */
     cluster_configure(cluster, 5, members + 1, 2, NULL);
     for (int i = 1; i < 3; i++)
         cluster_go(cluster, members[i], 5);
     cluster_until_step(cluster, cluster->n_rows + 5);
     for (int i = 1; i < 3; i++)
         assert_int_equal(cluster->workers[members[i]].flipped, 2);
-    cluster_move(cluster, members + 1, 3, NULL); /* the newcomer is of use still */
+    cluster_move(cluster, members + 1, 3, NULL); /* the newcomer is still of use */
     run_end(&run, &run_endless);
     run_close(&run);
 }
@@ -345,7 +344,7 @@ static void test_abandoned(void **state)
     for (int i = 0; i < 2; i++)
         cluster_abandon(&run.cluster, members[i], (uint32_t)number);
 
-    /* all are ready, one is told to go and then none may: nothing flips */
+    /* all are ready, one is told to go, and then none may go: no member flips */
     members[2] = cluster_spawn(&run.cluster);
     number = (int)++run.cluster.number;
     cluster_configure(&run.cluster, (uint32_t)number, members, 3, NULL);
@@ -357,8 +356,8 @@ static void test_abandoned(void **state)
         cluster_abandon(&run.cluster, members[i], (uint32_t)number);
     assert_int_equal(run.cluster.workers[members[2]].level, -1);
 
-    /* the same newcomer serves in the next one, which takes the place of one still in preparation
-     */
+    /* the same newcomer serves in the next configuration, which takes the place of one that is
+     * still being prepared */
     number = (int)++run.cluster.number;
     cluster_configure(&run.cluster, (uint32_t)number, members, 3, NULL);
     cluster_move(&run.cluster, members, 3, NULL);
@@ -394,7 +393,7 @@ static void test_bad_start(void **state)
     int worker;
 
     (void)state;
-    /* a model that is none */
+    /* a model file that is none */
     run_open(&run, &run_endless);
     snprintf(path, sizeof path, "%s/model", run.cluster.folder);
     assert_int_equal(rb_file_write(path, "\x08\x01?", 3, NULL), 0);
@@ -402,7 +401,7 @@ static void test_bad_start(void **state)
     cluster_configure(&run.cluster, 1, &worker, 1, run.weights);
     cluster_until_unready(&run.cluster, 1, &worker, 1);
     assert_non_null(strstr(run.cluster.workers[worker].reason, "no model"));
-    cluster_leave(&run.cluster, worker, path, 0); /* nothing to save: said so, and left */
+    cluster_leave(&run.cluster, worker, path, 0); /* nothing to save: reported, and left */
     assert_true(run.cluster.workers[worker].saved[0].error[0]);
     run_close(&run);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pipelines on workers: the bits are those of a run on one device, whoever comes, goes and dies,
- * and with weights only where they are read. */
+/* Pipelines on workers: the bits are those of a run on one device, whichever workers come, go and
+ * die, and ranks have weights only where they are read. */
 #include "tests/worker/run.h"
 
 #include "base/arena.h"
@@ -19,7 +19,7 @@ enum { STEPS = 100 };
 
 static struct tiny_options job; /* run_job in fewer steps */
 
-/* What it comes to on one device, once that is asked. */
+/* The result on one device, computed at the first call. */
 static const char *alone(void)
 {
     static char digest[33];
@@ -36,7 +36,7 @@ static void open_run(struct run *run, const struct tiny_options *options, uint32
 
     staged.stages = stages;
     staged.replicas = replicas;
-    staged.both = replicas > 0; /* with the number of workers programs change, too */
+    staged.both = replicas > 0; /* programs change with the number of workers, too */
     run_open(run, &staged);
 }
 
@@ -90,7 +90,7 @@ static void die_at(const char *point, int rank, int at, uint32_t replicas)
     run_finish(&run, alone());
 }
 
-/* With half a microbatch under way, sums of some, votes of some, weights of some. */
+/* Deaths with half a microbatch under way, or with sums, votes or weights of some ranks. */
 static void test_fault_points(void **state)
 {
     static const struct {
@@ -109,7 +109,7 @@ static void test_fault_points(void **state)
     for (size_t i = 0; i < RB_COUNT(cases); i++)
         die_at(cases[i].point, i % 2 ? 0 : 3, cases[i].at, 2);
     die_at("worker.computed", 2, 33, 0);
-    for (int at = 400; at < 416; at += 4) /* in the middle of some message */
+    for (int at = 400; at < 416; at += 4) /* in the middle of a message */
         die_at("worker.frame", at / 4 % 4, at, at % 8 ? 2 : 0);
 }
 

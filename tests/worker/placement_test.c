@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Placements: what a worker makes of a plan's shards, and what holding less saves. */
+/* Placements: what a worker makes of a plan's shards, and what it saves by holding less. */
 #include "tests/worker/tiny.h"
 
 #include "base/arena.h"
@@ -29,7 +29,7 @@ static Rb__Plan *new_plan(const Rb__Model *model, uint32_t ranks, uint32_t copie
     return plan;
 }
 
-/* Every element of a bucket goes to exactly those who hold its block. */
+/* Every element of a bucket goes to exactly the ranks that hold its block. */
 static void test_ranges(void **state)
 {
     Rb__Model *model = tiny_model("/tmp", &job);
@@ -124,12 +124,12 @@ static bool about(size_t is, size_t should)
     return is + (8 << 20) > should && is < should + (8 << 20);
 }
 
-/* A rank that holds a part has about that part of the moments in memory, and has the room again
+/* A rank that holds a part has about that part of the moments in memory, and gets the memory back
  * when it holds less. */
 static void test_memory(void **unused)
 {
     if (RB_SANITIZED)
-        skip(); /* its shadow of our memory would be counted too */
+        skip(); /* the sanitizer's shadow of this memory would be counted too */
 
     Rb__Model *model = tiny_model("/tmp", &job);
     size_t whole = 2 * (size_t)model->state_elements * sizeof(float), before;

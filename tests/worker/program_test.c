@@ -222,7 +222,7 @@ static void it_runs(void **state)
     rb_program_free(program);
 }
 
-/* What was kept is not the next run's. */
+/* Kept results are not those of the next run. */
 static void it_keeps_results(void **state)
 {
     const struct rb_key key = {1, 2, 3};

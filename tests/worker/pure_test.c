@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exponents, rates, sample numbers, and who gives state to whom. */
+/* Exponents, rates, sample numbers, and paces. */
 #include "base/arena.h"
 #include "data/order.h"
 #include "kernels/device.h"
@@ -59,7 +59,7 @@ static void test_exponent_fits(void **state)
     assert_false(rb_exponent_beyond(0, rb_exponent_limit(8)));
 }
 
-/* Against the kernel: what a redo asked for is never flagged by the same gradients. */
+/* Against the kernel: the exponent that a redo asked for is never flagged by the same gradients. */
 static void test_redo_settles(void **state)
 {
     struct rb_device *device;
@@ -194,7 +194,7 @@ static void test_every_sample_once(void **state)
     }
 }
 
-/* The median of the last steps: one that was held up does not count. */
+/* The median of the last steps: one step that was held up does not count. */
 static void test_pace(void **state)
 {
     struct rb_pace pace = {0};
@@ -202,7 +202,7 @@ static void test_pace(void **state)
     (void)state;
     for (int i = 0; i < RB_PACE_LEAST - 1; i++)
         rb_pace_note(&pace, 4000000, 4);
-    rb_pace_note(&pace, 7, 0); /* it computed nothing */
+    rb_pace_note(&pace, 7, 0); /* the step computed nothing */
     assert_int_equal(rb_pace_us(&pace), 0);
     rb_pace_note(&pace, 900000000, 4);
     assert_int_equal(rb_pace_us(&pace), 1000);

@@ -198,12 +198,12 @@ static void only_its_contribution_reads_it(void **state)
     (void)state;
     build(&m);
     if (writes(&m))
-        skip(); /* a processor that has no shorter way */
+        skip(); /* this processor has no shorter way */
     build(&m);
     m.program.n_contributions = 2; /* a weight that is used twice, in one place */
     assert_false(writes(&m));
     build(&m);
-    m.contribution[0].tensor = ALIAS; /* it was reshaped */
+    m.contribution[0].tensor = ALIAS; /* a reshape lies between */
     assert_false(writes(&m));
 }
 

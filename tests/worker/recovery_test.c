@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every way in which a step can be torn by deaths, for up to four ranks and each number of
- * replicas, and a second death while the others recover from the first: nothing is lost that a
- * survivor holds, and nobody takes a block of one level for another. */
+/* Every way in which deaths can tear a step, for up to four ranks and each number of replicas, and
+ * a second death while the others recover from the first: nothing is lost that a survivor holds,
+ * and no rank takes a block of one level for another. */
 #include "worker/join/recovery.h"
 
 #include "worker/state/state.h"
@@ -25,14 +25,14 @@ struct world {
     bool dead[MOST];
 };
 
-/* Block b has rank b as its primary, and those behind it. */
+/* Block b has rank b as its primary, and the ranks after it as its other holders. */
 static bool holds(const struct world *world, uint32_t rank, uint32_t block)
 {
     return (rank + world->ranks - block) % world->ranks < world->copies;
 }
 
-/* Who knows the decision has the records of all; who has gathered has weights of primaries that
- * committed. */
+/* A rank that knows the decision has the records of all; a rank that has gathered has weights of
+ * primaries that committed. */
 static bool is_possible(const struct world *world)
 {
     bool committed = false, all_voted = true;
@@ -47,7 +47,7 @@ static bool is_possible(const struct world *world)
     return !committed || all_voted;
 }
 
-/* The level of a rank, and with it of each block that it holds. */
+/* The level of a rank, and so of each block that it holds. */
 static int64_t level_of(const struct world *world, uint32_t rank)
 {
     return world->stage[rank] >= COMMITTED;
@@ -82,7 +82,7 @@ static bool survives(const struct world *world, uint32_t block)
     return false;
 }
 
-/* The survivors' judgement is right; which of them apply, as a bit set. */
+/* Check that the survivors' judgement is right.  Returns the ranks that apply, as a bit set. */
 static unsigned check(const struct world *world)
 {
     struct rb_testimony testimonies[MOST];
@@ -103,7 +103,7 @@ static unsigned check(const struct world *world)
         enum stage stage = world->stage[was[r]];
         bool behind = level_of(world, was[r]) < level;
 
-        /* Who is behind can always follow: it has voted, or nobody could be in front. */
+        /* A rank that is behind can always follow: it has voted, or no rank could be ahead. */
         assert_int_equal(recovery.fates[r], behind ? RB_FATE_APPLIES : RB_FATE_LEVEL);
         assert_true(!behind || stage == VOTED);
         apply |= behind ? 1u << was[r] : 0;
@@ -127,7 +127,7 @@ static void kill_some(struct world *world, unsigned set)
         world->dead[r] |= (set >> r & 1) != 0;
 }
 
-/* Deaths, and while some of those who are told of the entry have applied it, further ones. */
+/* Deaths, and further deaths while some of the ranks that are told of the entry have applied it. */
 static unsigned long die(const struct world *start)
 {
     unsigned long n = 0;
@@ -178,7 +178,7 @@ static void test_every_moment(void **state)
     assert_true(n > 10000);
 }
 
-/* One block each, held by everyone but where a test says otherwise. */
+/* One block each, held by every rank unless a test says otherwise. */
 static struct rb_recovery judge(const struct rb_testimony *testimonies, uint32_t ranks,
                                 uint8_t *held)
 {
@@ -223,8 +223,8 @@ static void test_other_attempts(void **state)
     rb_recovery_done(&recovery);
 }
 
-/* Rank 0 was given its level by one that is dead, rank 1 voted with that one: who of them goes by
- * the other depends on whether it has all. */
+/* Rank 0 was given its level by a rank that is dead, and rank 1 voted with that rank: which of the
+ * two goes by the other depends on whether rank 1 has all blocks. */
 static void test_given_and_undecided(void **state)
 {
     struct rb_testimony two[] = {{.level = 5}, {.level = 4, .reduced = 1}};
@@ -243,15 +243,15 @@ static void test_given_and_undecided(void **state)
     assert_int_equal(recovery.givers[0], 0);
     rb_recovery_done(&recovery);
     held[1] = RB_HELD;
-    two[1].reduced = 0; /* of an older time */
+    two[1].reduced = 0; /* from an older time */
     recovery = judge(two, 2, held);
     assert_int_equal(recovery.level, 5);
     rb_recovery_done(&recovery);
 }
 
-/* Rank 1 voted, lost all others, and was given block 0 in the opening of what was left, that did
- * not come to its end.  Rank 0 is back, and knows what came of the vote: of block 0 rank 1 has no
- * sums. */
+/* Rank 1 voted, lost all others, and was given block 0 in an opening of what was left, which did
+ * not come to its end.  Rank 0 is back, and knows the outcome of the vote: rank 1 has no sums of
+ * block 0. */
 static void test_given_while_undecided(void **state)
 {
     static const uint8_t holds[] = {true, true, true};
@@ -262,7 +262,7 @@ static void test_given_while_undecided(void **state)
     (void)state;
     for (int b = 0; b < 3; b++)
         held[3 + b] = rb_recovery_held(held[3 + b], true, true);
-    assert_true(rb_recovery_gains(held + 3, holds, 3)); /* if that is opened, these sums are void */
+    assert_true(rb_recovery_gains(held + 3, holds, 3)); /* opening that voids these sums */
     rb_recovery_judge(two, held, 2, 3, &recovery);
     assert_int_equal(recovery.level, 5);
     assert_int_equal(recovery.fates[1], RB_FATE_APPLIES);
@@ -270,7 +270,7 @@ static void test_given_while_undecided(void **state)
     assert_int_equal(recovery.givers[2], 1);
     assert_int_equal(recovery.lost, -1);
     rb_recovery_done(&recovery);
-    held[0] = RB_HELD_NOT; /* at its own level it has all: that step is taken again */
+    held[0] = RB_HELD_NOT; /* rank 1 has all blocks at its own level: that step is taken again */
     rb_recovery_judge(two, held, 2, 3, &recovery);
     assert_int_equal(recovery.level, 4);
     assert_int_equal(recovery.fates[0], RB_FATE_VOID);
@@ -303,7 +303,7 @@ static void test_nobody(void **state)
 
 enum { LAP = 16 };
 
-/* A lap instead of a step: who voted has it whole, and needs nobody to tell it of that. */
+/* A lap instead of a step: a rank that voted has it whole, and no other needs to tell it. */
 static uint32_t testify_of_lap(const struct world *world, struct rb_testimony *testimonies,
                                uint8_t *held)
 {
@@ -338,7 +338,8 @@ static bool have_all(const struct world *world, bool voted)
     return true;
 }
 
-/* What was told of a lap is never lost, and nothing that survivors have between them. */
+/* A lap that was reported is never lost, and neither is a state that survivors have between
+ * them. */
 static void check_lap(const struct world *world)
 {
     struct rb_testimony testimonies[MOST];
@@ -392,7 +393,7 @@ static void test_laps(void **state)
 }
 
 /* Rank 0 has a lap of configuration 1 whole, and was out of reach while rank 1 opened configuration
- * 2 and went on in another way: nothing that was committed there is thrown away. */
+ * 2 and went on in another way: nothing that was committed in 2 is thrown away. */
 static void test_stale_laps(void **state)
 {
     struct rb_testimony two[] = {{.level = LAP, .lap = 8, .ran = 1, .opened = 1},
@@ -402,7 +403,7 @@ static void test_stale_laps(void **state)
 
     (void)state;
     for (int64_t level = LAP; level <= LAP + 16; level++) {
-        two[1].level = level; /* also where the lap would have led: those bits are others */
+        two[1].level = level; /* also where the lap would have led: other bits */
         recovery = judge(two, 2, held);
         assert_int_equal(recovery.level, level);
         assert_int_equal(recovery.lost, -1);
@@ -411,7 +412,7 @@ static void test_stale_laps(void **state)
         rb_recovery_done(&recovery);
     }
     two[1] = (struct rb_testimony){.level = LAP, .lap = 8, .ran = 2, .opened = 2};
-    two[0].level = LAP; /* both have one */
+    two[0].level = LAP; /* both have a lap */
     recovery = judge(two, 2, held);
     assert_int_equal(recovery.level, LAP + 8);
     assert_int_equal(recovery.source, 1);
@@ -420,8 +421,8 @@ static void test_stale_laps(void **state)
     rb_recovery_done(&recovery);
 }
 
-/* Those who entered by flips have opened an older configuration, or none at all; and who has no
- * state has gone on from nothing. */
+/* Ranks that entered by flips have opened an older configuration, or none at all; and a rank
+ * without state has gone on from nothing. */
 static void test_laps_that_count(void **state)
 {
     struct rb_testimony three[] = {{.level = LAP + 8, .opened = 1},

@@ -70,7 +70,7 @@ static void what_is_known_is_dropped_and_nothing_else(void **state)
     tell(reports, 1, 100);
     expect(reports, 1, 100);
     tell(reports, 101, 110);
-    rb_reports_rows_known(reports, 105); /* it cannot know those: they were not sent */
+    rb_reports_rows_known(reports, 105); /* the agent cannot know those: they were not sent */
     expect(reports, 101, 110);
     rb_reports_rows_known(reports, 60);
     rb_reports_rows_known(reports, 10);
@@ -126,7 +126,7 @@ static void tell_unready(struct rb_reports *reports, uint32_t number)
     rb_reports_post(reports, &message);
 }
 
-/* Take everything: the configurations that are said to be ready and not ready; 0: none. */
+/* Take everything: the configurations that are reported ready and not ready; 0: none. */
 static void expect_words(struct rb_reports *reports, uint32_t ready, uint32_t unready)
 {
     struct rb_buffer out = {0};
@@ -165,7 +165,7 @@ static void the_last_word_on_a_configuration_counts(void **state)
     tell_ready(reports, 4);
     rb_reports_restart(reports);
     expect_words(reports, 4, 0);
-    tell_ready(reports, 6); /* a recovery is ready, and what was prepared beside is given up */
+    tell_ready(reports, 6); /* a recovery is ready, and the one prepared beside is given up */
     tell_unready(reports, 5);
     expect_words(reports, 6, 5);
     rb_reports_free(reports);
@@ -178,8 +178,8 @@ static bool is_readable(const struct rb_reports *reports)
     return poll(&one, 1, 0) > 0;
 }
 
-/* Who trains in short steps is not interrupted for each row; but none is kept for long, and none
- * any longer than a report. */
+/* A worker that trains in short steps is not interrupted for each row; but no row is kept for long,
+ * and none any longer than a report. */
 static void rows_wait_for_each_other(void **state)
 {
     enum { WAIT_MS = 30 };
@@ -190,7 +190,7 @@ static void rows_wait_for_each_other(void **state)
     rb_reports_rows_wait(reports, WAIT_MS);
     rb_reports_rows_after(reports, 0);
     tell(reports, 1, 1);
-    assert_int_equal(rb_reports_due_ms(reports), 0); /* the first that an agent hears of */
+    assert_int_equal(rb_reports_due_ms(reports), 0); /* the first row that an agent hears of */
     expect(reports, 1, 1);
     assert_int_equal(rb_reports_due_ms(reports), -1);
     rb_reports_quiet(reports);

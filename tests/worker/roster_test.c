@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who feeds whom, what a log entry covers, and when a newcomer is level. */
+/* Which source feeds which newcomer, what a log entry covers, and when a newcomer is level. */
 #include "worker/join/roster.h"
 
 #include "base/arena.h"
@@ -40,7 +40,7 @@ static void test_roles(void **state)
     assert_true(rb_roster_make(shrunk, 2, NULL, NULL, 0, &roster));
     assert_int_equal(roster.n_newcomers, 0);
     rb_roster_done(&roster);
-    assert_false(rb_roster_make(start, 2, NULL, NULL, 0, &roster)); /* nobody has state */
+    assert_false(rb_roster_make(start, 2, NULL, NULL, 0, &roster)); /* no member has state */
     assert_false(rb_roster_make(crash, 2, NULL, NULL, 0, &roster)); /* it has, but does not train */
     assert_false(
         rb_roster_make(half, 2, NULL, NULL, 0, &roster)); /* an old state, of whatever level */
@@ -94,9 +94,9 @@ static void test_shares(void **state)
             }
 }
 
-/* Parts of the state: a block comes from one that holds it, and all holders have their turn; what
- * only leavers hold has one heir, who gives it to all, and who shall hold it where a source does.
- */
+/* Parts of the state: a block comes from a source that holds it, and all holders have their turn.
+ * A block that only leavers hold has one heir, which gives it to all newcomers; the heir is a
+ * source that shall hold the block, if there is one. */
 static void test_parts(void **state)
 {
     enum { SIZE = 6, BLOCKS = 30 };
@@ -136,7 +136,7 @@ static void test_parts(void **state)
                     assert_int_equal(giver, roster.heirs[b]);
                 used |= 1u << giver;
             }
-            if (any) /* as many newcomers as there are sources at most */
+            if (any) /* there are at most as many newcomers as sources */
                 assert_int_equal(__builtin_popcount(used), holders);
         }
         rb_roster_done(&roster);
@@ -160,7 +160,7 @@ static void test_level(void **state)
     assert_int_equal(rb_stream_level(NULL, 0), -1);
 }
 
-/* Streams of blocks and entries in any interleaving: by the rule of what an entry covers every
+/* Streams of blocks and entries in any interleaving: by the rule of what an entry covers, every
  * block takes every step after its copy exactly once, and the level that a newcomer would
  * acknowledge is that of all its blocks. */
 static void test_log(void **state)
@@ -196,7 +196,7 @@ static void test_log(void **state)
                 for (size_t b = rb_roster_next(&roster, s, newcomer, 0); b < next[s];
                      b = rb_roster_next(&roster, s, newcomer, b + 1))
                     assert_int_equal(++level[b], streams[s].level);
-            } else if (next[s] < BLOCKS) { /* nothing queued: a copy is at the stream's level */
+            } else if (next[s] < BLOCKS) { /* the queue is empty: a copy is at the stream's level */
                 level[next[s]] = trained;
                 next[s] = rb_roster_next(&roster, s, newcomer, next[s] + 1);
                 streams[s].missing--;

@@ -141,7 +141,7 @@ Rb__Row *run_reference_row(int64_t step)
     return reference_rows[step];
 }
 
-/* Of all steps up to one, where anybody told. */
+/* Compare all steps up to one that a worker reported. */
 static void compare_rows(const struct run *run, Rb__Row *const *alone, int64_t steps)
 {
     for (int64_t s = 1; s <= steps; s++) {

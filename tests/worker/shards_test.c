@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* State in shards, with one and with two replicas: the bits are those of a run on one device,
- * whoever comes, goes and dies; what nobody holds any more is said to be lost. */
+ * whichever workers come, go and die; a block that no worker holds any more is reported lost. */
 #include "tests/worker/run.h"
 
 #include "base/arena.h"
@@ -22,11 +22,11 @@
 
 enum {
     STEPS = 150,
-    EACH = RB_SANITIZED ? 3 : 1, /* of the fault points one in so many */
+    EACH = RB_SANITIZED ? 3 : 1, /* one in so many of the fault points */
 };
 
 static struct tiny_options job; /* run_job, in fewer steps */
-static char reference[33];      /* of it on one device */
+static char reference[33];      /* its result on one device */
 
 static void open_run(struct run *run, const struct tiny_options *options, uint32_t replicas)
 {
@@ -51,7 +51,7 @@ static void test_any_count(void **state)
         }
 }
 
-/* A planned change is opened by nobody: whoever did it would die of it.  Those who start do. */
+/* No member may open a planned change: it would die of that.  Members that start open once. */
 static void forbid_openings(void)
 {
     setenv("RUBATO_FAULT", "worker.opening:at=2:do=kill", 1);
@@ -62,7 +62,8 @@ static void allow_openings(void)
     unsetenv("RUBATO_FAULT");
 }
 
-/* Those who go on take what they lack, newcomers are fed, leavers have nothing alone in the end. */
+/* Members that go on take what they lack, newcomers are fed, and leavers alone hold nothing in the
+ * end. */
 static void test_resized(void **state)
 {
     static const int counts[] = {3, 5, 2, 4, 2, 1};
@@ -84,7 +85,8 @@ static void test_resized(void **state)
     }
 }
 
-/* Two of three are new, and what only leavers have goes to them by way of who stays. */
+/* Two of three are new, and the blocks that only leavers have go to them by way of the one that
+ * stays. */
 static void test_moved(void **state)
 {
     struct run run;
@@ -112,8 +114,9 @@ static void configure(struct cluster *cluster, int members[2], int stays)
     cluster_until_ready(cluster, cluster->number, members, 2);
 }
 
-/* Who stays has taken what only leavers have when the newcomer dies.  Before its next vote, with
- * which it gives that up, it feeds another one, to whom it is to go by way of it again. */
+/* The member that stays has taken what only leavers have when the newcomer dies.  Before its next
+ * vote, with which it gives that up, it feeds another newcomer, to which those blocks are to go by
+ * way of it again. */
 static void test_given_up(void **state)
 {
     struct run run;
@@ -131,7 +134,7 @@ static void test_given_up(void **state)
     memcpy(before, cluster->members, sizeof before);
     cluster_until_step(cluster, 2);
     configure(cluster, members, before[1]);
-    kill(cluster->workers[members[1]].pid, SIGSTOP); /* so that they take, and do not flip */
+    kill(cluster->workers[members[1]].pid, SIGSTOP); /* so that members take, and do not flip */
     for (int i = 0; i < 3; i++)
         cluster_go(cluster, before[i], cluster->number);
     cluster_until_step(cluster, cluster->n_rows + 5);
@@ -199,13 +202,13 @@ static void test_fault_points(void **state)
     for (size_t i = 0; i < RB_COUNT(cases); i += EACH)
         for (int rank = 0; rank < 3; rank += 2)
             die_at(cases[i].point, rank, cases[i].at, 3);
-    /* In the middle of some message: a sum, a vote, or weights. */
+    /* In the middle of a message: a sum, a vote, or weights. */
     for (int at = 400; at < 424; at += 4 * EACH)
         die_at("worker.frame", 1, at, at % 8 ? 4 : 3);
 }
 
-/* Who was to feed the newcomers dies right behind the flip: nobody says that it has taken place, so
- * those who leave are there still, and have what he alone had of those who stay. */
+/* The member that was to feed the newcomers dies right after the flip.  No member reports the flip,
+ * so the leavers still exist, and have what the dead member alone had among those that stay. */
 static void test_killed_behind_the_flip(void **state)
 {
     struct run run;
@@ -251,7 +254,7 @@ static void test_killed_behind_the_flip(void **state)
 
 /* ---- Gathered, to be saved ------------------------------------------------------------------*/
 
-/* All but one give what they have to the first, who stands then. */
+/* All but the first member give it what they have; it stands then. */
 static struct cluster_worker *gather(struct cluster *cluster)
 {
     int first = cluster->members[0];
@@ -268,7 +271,7 @@ static struct cluster_worker *gather(struct cluster *cluster)
     return &cluster->workers[first];
 }
 
-/* It has all of the state, as it was at the flip, however long nobody tells it to save. */
+/* The first has all of the state, as it was at the flip, however late the order to save comes. */
 static void test_gathered(void **state)
 {
     (void)state;
@@ -307,7 +310,8 @@ static void test_gathered(void **state)
     }
 }
 
-/* They all go on together, or those who gave what they had without the one that had all of it. */
+/* All members go on together, or those that gave what they had without the one that had all of
+ * it. */
 static void test_gathered_in_vain(void **state)
 {
     (void)state;
@@ -345,7 +349,7 @@ static bool all_failed(struct cluster *cluster, int64_t argument)
     return true;
 }
 
-/* One replica: a death loses its blocks, and the others say so instead of going on without. */
+/* One replica: a death loses its blocks, and the others report that instead of going on without. */
 static void test_lost(void **state)
 {
     struct run run;
@@ -429,7 +433,7 @@ static void test_checkpoints(void **unused)
         rb_file_remove(folder[i], NULL);
 }
 
-/* Asked for while it trains: any rank has the weights, and is given the rest for a checkpoint. */
+/* Saves while the job trains: any rank has the weights, and is given the rest for a checkpoint. */
 static void test_saves(void **unused)
 {
     RB_CLEANUP(rb_freep) char *folder = NULL;

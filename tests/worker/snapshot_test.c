@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Snapshots: whoever copies a block, a thread or the update that is about to overwrite it, the copy
+/* Snapshots: whether a thread copies a block or the update that is about to overwrite it, the copy
  * is the state at the level at which it was begun. */
 #include "tests/worker/tiny.h"
 
@@ -38,7 +38,7 @@ static void *complete(void *snapshot)
     return NULL;
 }
 
-/* As an update goes: block after block, each told of before it changes. */
+/* As an update does it: block after block, each announced before it changes. */
 static void step(struct rb_state *state, const Rb__Model *model, struct rb_snapshot *snapshot)
 {
     for (size_t b = 0; b < state->blocks; b++) {
@@ -79,7 +79,7 @@ static void test_one_level(void **unused)
         set_block(&state, model->blocks[b], 1);
     snapshot = rb_snapshot_new(&state, model);
     assert_null(rb_snapshot_copy(snapshot));
-    step(&state, model, snapshot); /* nothing was begun: nothing is kept */
+    step(&state, model, snapshot); /* no copy was begun: nothing is kept */
     assert_int_equal(rb_snapshot_reserve(snapshot, NULL), 0);
     for (int i = 0; i < LEVELS; i++) {
         int64_t level = state.level;

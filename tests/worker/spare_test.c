@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is free of an arena: whoever writes there while an instruction runs spoils nothing.
- * Programs are run on stamps instead of numbers, and a wide one on numbers. */
+/* What is free of an arena: writes there while an instruction runs spoil nothing.  Programs are run
+ * on stamps instead of numbers, and a wide one on numbers. */
 #include "base/arena.h"
 #include "base/hash.h"
 #include "proto/work.h"
@@ -23,7 +23,7 @@ struct stamps {
     const Rb__Program *program;
     struct rb_reads reads;
     struct rb_spare *spares;
-    int *granule; /* by 64 bytes of the arena: which write was last */
+    int *granule; /* by 64 bytes of the arena: stamp of the last write */
     int *written; /* by tensor: stamp of the write that its elements come from */
     int count;
 };
@@ -44,7 +44,7 @@ static void write_tensor(struct stamps *stamps, int32_t index)
           stamps->count);
 }
 
-/* All of it comes from one write; a view's first read tells which. */
+/* All of the tensor comes from one write; a view's first read tells which. */
 static void read_tensor(struct stamps *stamps, int32_t index)
 {
     const Rb__Tensor *tensor = index < 0 ? NULL : stamps->program->tensors[index];
@@ -90,7 +90,7 @@ static void run(struct stamps *stamps, size_t first)
         read_tensor(stamps, program->outputs[i]);
 }
 
-/* What another run finds: the views of what it makes itself are of its own writes. */
+/* What the next run finds: the views of tensors that it makes itself are of its own writes. */
 static void forget_views(struct stamps *stamps)
 {
     const Rb__Program *program = stamps->program;
@@ -108,7 +108,7 @@ static void forget_views(struct stamps *stamps)
 /* The share of the arena that is free at the worst and at the best of times. */
 static void check(const Rb__Program *program, double *ret_least, double *ret_most)
 {
-    static char arena[1]; /* nobody writes there */
+    static char arena[1]; /* nothing writes there */
     void **addresses = rb_alloc((program->n_tensors + 1) * sizeof *addresses);
     size_t *bytes = rb_alloc((program->n_tensors + 1) * sizeof *bytes);
     struct stamps stamps = {
@@ -171,7 +171,7 @@ static void nothing_is_spoiled(void **state)
     }
 }
 
-/* The sums of a microbatch, and whether kernels have had anything of the arena. */
+/* The sums of a microbatch, where kernels may use what is free of the arena, or may not. */
 static uint64_t sums_of(const struct bench_job *job, bool spares)
 {
     const Rb__Model *model = job->model->message;
@@ -198,7 +198,7 @@ static uint64_t sums_of(const struct bench_job *job, bool spares)
     rb_program_start(place.ready);
     rb_program_defer(place.ready, true);
     rb_timing_run(&place, model, true, false);
-    rb_timing_run(&place, model, true, false); /* on what the first has left */
+    rb_timing_run(&place, model, true, false); /* on what the first run has left */
     hash = rb_hash64(place.sums, state);
     rb_program_free(place.ready);
     rb_device_free(device, place.memory.arena);
@@ -208,14 +208,14 @@ static uint64_t sums_of(const struct bench_job *job, bool spares)
     return hash;
 }
 
-/* Convolutions of so many samples need more than a little for themselves. */
+/* Convolutions of so many samples need more than a little memory for themselves. */
 static void sums_are_the_same(void **state)
 {
     struct bench_case one = case_of("cnn");
     struct bench_job job;
 
     (void)state;
-    one.settings[0] = "batchnorm=1"; /* which keeps more for its gradient */
+    one.settings[0] = "batchnorm=1"; /* that keeps more for its gradient */
     one.batch = 48;
     bench_job_open(&one, 48, &job);
     assert_int_equal(sums_of(&job, true), sums_of(&job, false));

@@ -26,7 +26,7 @@ struct split_kind {
     const char *name, *settings[5];
     int n_settings, inputs;
     const char *shape;
-    void (*write)(struct rb_buffer *ret_onnx); /* NULL: the generator of that name does */
+    void (*write)(struct rb_buffer *ret_onnx); /* NULL: the generator called `name` does */
 };
 
 extern const struct split_kind split_kinds[SPLIT_KINDS];
@@ -34,16 +34,16 @@ extern const enum rb_filters_aim split_aims[SPLIT_AIMS];
 
 struct split_job {
     char folder[64];
-    Rb__Model *model; /* NULL: only the folder is there */
+    Rb__Model *model; /* NULL: only the folder exists */
     enum rb_filters_aim aim;
-    double words; /* by the partition in as many parts as are tried */
+    double words; /* sent by the partition in as many parts as are tried */
     uint32_t parts;
 };
 
 /* A folder with a model and data. */
 void split_job_write(const struct split_kind *kind, struct split_job *made);
 
-/* The job file of such a folder, with a pin on so many parts.  The caller frees it. */
+/* The job file of that folder, with a pin on so many parts.  The caller frees it. */
 Rb__JobFile *split_job_read(const char *folder, int parts, enum rb_filters_aim aim);
 
 /* The folder, and the Model as it is compiled for a pin on SPLIT_MOST parts; FOLDER/model, too. */

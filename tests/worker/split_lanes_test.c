@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of the filters that compute several microbatches at once: the bits of one after the other,
- * and as many everywhere as who would take fewest. */
+/* Parts of the filters that compute several microbatches at once: the same bits as one after the
+ * other, and as many everywhere as the rank that would take fewest. */
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -74,7 +74,7 @@ static void write_job(const char *folder, const char *kind, uint32_t replicas)
     rb__job_file__free_unpacked(job, NULL);
 }
 
-/* What each rank would take. */
+/* Prepare the lanes that each rank would take. */
 static void take_lanes(struct crew_rank *rank)
 {
     const uint32_t *wanted = rank->crew->owner;
@@ -128,7 +128,7 @@ static void check(const char *kind, uint32_t replicas)
     assert_int_equal(system(command), 0);
 }
 
-/* All of the state everywhere. */
+/* Every rank has all of the state. */
 static void test_everywhere(void **state)
 {
     (void)state;
@@ -136,7 +136,7 @@ static void test_everywhere(void **state)
     check("cnn", 0);
 }
 
-/* Each has what it makes: sums stay where they are. */
+/* Each rank has what it makes: sums stay where they are. */
 static void test_alone(void **state)
 {
     (void)state;

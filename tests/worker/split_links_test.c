@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filters in parts that train over links: what they give is what one device gives, and what goes
- * over the links is what the partition says, byte by byte. */
+/* Filters in parts that train over links: the results are those of one device, and what goes over
+ * the links is what the partition predicts, byte by byte. */
 #include "tests/coll/crew.h"
 #include "tests/worker/split_job.h"
 
@@ -46,7 +46,7 @@ static void fill(const struct rb_model *model, const struct rb_runner *runner, u
     rb_batch_fill(&runner->slots, model->train, model->message->seed, &batch);
 }
 
-/* While a program runs: what it contributes, at its place in the state. */
+/* While a program runs: its contributions, at their places in the state. */
 struct taking {
     const struct rb_model *model;
     const struct rb_runner *runner;
@@ -133,7 +133,7 @@ static double run_part(struct crew *crew, struct rb_model *model, struct rb_exch
 static void compare(struct crew *crew, const struct rb_model *model, const float *found,
                     const uint8_t *made, const float *whole)
 {
-    double noise = 0; /* a bias in front of a norm has nothing but what is rounded away elsewhere */
+    double noise = 0; /* a bias before a norm gets only what is rounded away elsewhere */
 
     for (size_t i = 0; i < model->message->trained_elements; i++)
         noise = fmax(noise, 1e-6 * fabs((double)whole[i]));
@@ -150,7 +150,7 @@ static void compare(struct crew *crew, const struct rb_model *model, const float
     }
 }
 
-/* What this group sends for a number that each tells all, with the head of a message. */
+/* What this group sends when each rank tells all others a number, with the head of a message. */
 static uint64_t tell(struct crew *crew, struct rb_coll *coll, uint64_t mine, uint64_t *all)
 {
     uint64_t before = rb_coll_bytes_sent(coll);
@@ -164,7 +164,7 @@ static uint64_t head_bytes(struct crew *crew, struct rb_coll *coll)
 {
     uint64_t before = rb_coll_bytes_sent(coll);
     struct rb_why why = {0};
-    int64_t word = 0; /* as all messages here it needs no padding */
+    int64_t word = 0; /* like all messages here it needs no padding */
 
     CREW_OK(crew, rb_coll_post(coll, 2, (crew->rank + 1) % crew->size, &word, sizeof word, &why),
             &why);
@@ -211,7 +211,7 @@ static void body(struct crew *crew)
             CREW_CHECK(crew, fabs(loss - loss_whole) <= 1e-5 * loss_whole);
         compare(crew, model, mine, marks, whole);
     }
-    tell(crew, exchange.coll, exchange.bytes, all); /* what was posted is out before it */
+    tell(crew, exchange.coll, exchange.bytes, all); /* posts are sent before it */
     for (int r = 0; r < crew->size; r++)
         bytes += all[r];
     CREW_CHECK(crew, rb_coll_bytes_sent(exchange.coll) - before - told ==
@@ -223,7 +223,8 @@ static void body(struct crew *crew)
     rb_model_free(model);
 }
 
-/* Filters that are put together with others, on how many parts the most scattered layer's are. */
+/* Of layers that are joined with others: the number of parts over which the most scattered one is
+ * spread. */
 static uint32_t joined_parts(const struct rb_filters_cut *cut)
 {
     RB_CLEANUP(rb_freep) uint32_t *roots = rb_alloc(cut->n_layers * sizeof *roots);
@@ -255,7 +256,7 @@ static void test_exchange(void **state)
             made.words = rb_hypergraph_volume(&cut.graph, cut.parts, made.parts);
             assert_true(made.words > 0);
             assert_true(!split_kinds[k / SPLIT_AIMS].write ||
-                        joined_parts(&cut) > 1); /* else nothing is tried */
+                        joined_parts(&cut) > 1); /* else nothing is tested */
             rb_filters_cut_done(&cut);
             for (int link = 0; link < CREW_LINKS; link++)
                 crew_run((int)made.parts, (enum crew_link)link, 0, body, &made);

@@ -8,7 +8,7 @@
 
 struct net {
     struct rb_writer writer;
-    int nodes; /* so far: names */
+    int nodes; /* so far, to name them */
 };
 
 static const char *next_name(struct net *net, const char *what)
@@ -99,7 +99,7 @@ static void end(struct net *net, const char *logits, struct rb_buffer *ret_onnx)
     rb_writer_done(&net->writer);
 }
 
-/* As ResNet-18 has them; a stride: with a convolution beside it. */
+/* A block of ResNet-18; with a stride it has a convolution in its shortcut. */
 static const char *block(struct net *net, const char *x, int64_t from, int64_t to, int64_t stride)
 {
     const char *y = one(net, "Relu", norm(net, conv(net, x, from, to, 3, stride, 1), to));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Filters in parts, as the Model and the planner have them: every element is one part's, what a cut
- * sends is the same with and without a pin, and what cannot be split is refused. */
+/* Filters in parts, as the Model and the planner have them: every element belongs to one part, what
+ * a cut sends is the same with and without a pin, and what cannot be split is refused. */
 #include "tests/worker/split_job.h"
 #include "tests/worker/split_nets.h"
 
@@ -23,11 +23,11 @@
 
 #include <cmocka.h>
 
-enum { LEAST = RB_SANITIZED ? SPLIT_MOST : 2 }; /* parts: to cut a net takes longest */
+enum { LEAST = RB_SANITIZED ? SPLIT_MOST : 2 }; /* parts: cutting a net takes longest */
 
 /* ---- The partition in the model --------------------------------------------------------------*/
 
-/* Every element of the state that is trained is one part's, and every block is too. */
+/* Every element of the state that is trained belongs to one part, and so does every block. */
 static void check_state(const Rb__Model *model, uint32_t parts)
 {
     RB_CLEANUP(rb_freep) uint8_t *owners = rb_alloc(model->state_elements + 1);
@@ -97,8 +97,8 @@ static void test_state(void **state)
     }
 }
 
-/* Each layer is on all parts alike, as far as its filters go together; but for those that the last
- * part has because next to nothing comes of them. */
+/* Each layer is on all parts alike, as far as its filters go together; except for layers that are
+ * on the last part because they take next to no work. */
 static void check_even(const struct rb_filters_cut *cut)
 {
     double all = 0, whole = 0;
@@ -186,7 +186,7 @@ static void test_words(void **state)
     }
 }
 
-/* What the graph cannot split the planner does not offer, with or without a pin, and for devices
+/* The planner does not offer what the graph cannot split, with or without a pin, and for devices
  * where elementwise operators are merged. */
 static void test_refused(void **state)
 {
@@ -239,7 +239,7 @@ static Rb__Attribute *runs_of(Rb__Program *program, const char *key)
     return NULL;
 }
 
-/* The last filter of a run is kept a second time. */
+/* Keep the last filter of a run a second time. */
 static void check_twice(Rb__Model *model, Rb__Attribute *keeps)
 {
     Rb__Attribute was = *keeps;
@@ -287,7 +287,7 @@ static void test_hostile(void **state)
     program->part = 2;
     assert_int_equal(rb_model_check(made.model, NULL), RB_EINVAL);
     program->part = 0;
-    program->parts = 0; /* one of the whole has a loss, and all of each variable */
+    program->parts = 0; /* a program of the whole has a loss, and all of each variable */
     assert_int_equal(rb_model_check(made.model, NULL), RB_EINVAL);
     program->parts = 2;
     assert_int_equal(rb_model_check(made.model, NULL), 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of pipelines, as workers take them: those of the planner, at any size, and none of those
- * that would leave something out or wait for ever. */
+/* Plans of pipelines, as workers take them: plans of the planner, at any size, but no plan that
+ * would leave something out or wait for ever. */
 #include "tests/worker/tiny.h"
 
 #include "base/arena.h"
@@ -40,7 +40,7 @@ static int take(const Rb__Plan *plan, const Rb__Model *model, uint32_t rank)
     return err;
 }
 
-/* One forward, one backward never locks up, and what one rank sends is what the other waits for. */
+/* 1F1B never locks up, and what one rank sends is what the other waits for. */
 static void test_any_size(void **state)
 {
     (void)state;
@@ -81,7 +81,7 @@ static Rb__Order *find(const Rb__Plan *plan, uint32_t rank, Rb__Order__Kind kind
     return NULL;
 }
 
-/* `ahead` forward, as many backward, and so on. */
+/* `ahead` forward passes, as many backward passes, and so on. */
 static void order_all(Rb__RankPlan *rank, uint32_t ahead)
 {
     for (uint32_t i = 0; i < 12; i++) {
@@ -101,16 +101,16 @@ static void break_plan(Rb__Plan *plan, int how)
     case 0:
         find(plan, 0, RB__ORDER__KIND__FORWARD)->argument = 99;
         break;
-    case 1: /* comes back before it goes */
+    case 1: /* a microbatch comes back before it goes */
         find(plan, 1, RB__ORDER__KIND__FORWARD)->kind = RB__ORDER__KIND__BACKWARD;
         break;
     case 2:
         plan->ranks[1]->stage = 2;
         break;
-    case 3: /* a stage that nobody is */
+    case 3: /* a stage without a rank */
         plan->ranks[1]->stage = 0;
         break;
-    case 4: /* the first stage waits for what comes back before it sends what the last one needs */
+    case 4: /* stage 0 waits for a backward pass before it sends what the last stage needs */
         order_all(plan->ranks[0], 1);
         order_all(plan->ranks[1], 2);
         break;
@@ -126,7 +126,7 @@ static void break_plan(Rb__Plan *plan, int how)
     case 8:
         crossing->read = crossing->made;
         break;
-    case 9: /* from where it is not made */
+    case 9: /* from a stage that does not make it */
         crossing->from = crossing->to;
         break;
     case 10: {
@@ -166,7 +166,7 @@ static void test_broken(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* Laps are of stages, and a part of the filters is none. */
+/* Laps need stages, and a part of the filters is no stage. */
 static void test_split_laps(void **state)
 {
     Rb__Model *model = tiny_model("/tmp", &job);

@@ -21,7 +21,7 @@ static uint32_t draw(uint64_t *state)
 
 struct letter {
     uint32_t from, to;
-    uint64_t at; /* us when it is there */
+    uint64_t at; /* us when it arrives */
     struct rb_steal_message message;
 };
 
@@ -30,8 +30,8 @@ struct play {
     uint32_t ranks, microbatches, latency;
     uint32_t takes[RANKS]; /* us that a microbatch really takes */
     struct rb_steal *steal[RANKS];
-    uint64_t begins[RANKS];            /* behind the vote before */
-    uint64_t busy[RANKS], done[RANKS]; /* until then; when it was last done */
+    uint64_t begins[RANKS];            /* after the vote before */
+    uint64_t busy[RANKS], done[RANKS]; /* until when; when it was last done */
     bool computes[RANKS];
     uint32_t by[MICROBATCHES]; /* how often it was computed */
     struct letter letters[LETTERS];
@@ -50,7 +50,7 @@ static void send(struct play *play, uint32_t from, uint32_t to, struct rb_steal_
     play->letters[play->n_letters++] = (struct letter){from, to, at, message};
 }
 
-/* As rb_stealing_run has it. */
+/* What rb_stealing_run does. */
 static void act(struct play *play, uint32_t r)
 {
     struct rb_steal_message message;
@@ -106,7 +106,7 @@ static bool ended(const struct play *play)
     return true;
 }
 
-/* Until all have ended; the time it took. */
+/* Until all have ended; returns the time it took. */
 static uint64_t run(struct play *play)
 {
     uint64_t last = 0;
@@ -134,10 +134,10 @@ static uint64_t run(struct play *play)
                 next = play->letters[i].at;
         if (ended(play))
             break;
-        assert_true(next != UINT64_MAX); /* else all wait for ever */
+        assert_true(next != UINT64_MAX); /* otherwise all wait for ever */
         play->now = next;
     }
-    assert_int_equal(play->n_letters, 0); /* nothing lies in front of the reduction */
+    assert_int_equal(play->n_letters, 0); /* no message is left in front of the reduction */
     for (uint32_t m = 0; m < play->microbatches; m++)
         assert_int_equal(play->by[m], 1);
     for (uint32_t r = 0; r < play->ranks; r++)
@@ -161,8 +161,8 @@ static void end(struct play *play)
         rb_steal_free(play->steal[r]);
 }
 
-/* Whatever the shares, the speeds, and what is believed of them: each once, and all come to an end.
- */
+/* Whatever the shares, the speeds, and the believed speeds: each microbatch is computed once, and
+ * all ranks come to an end. */
 static void test_each_once(void **state)
 {
     uint64_t seed = 7;
@@ -187,8 +187,8 @@ static void test_each_once(void **state)
     }
 }
 
-/* Speeds 1, 1, 1/2, 1/4 and even shares: as good as one of the slowest's microbatches more than the
- * ideal, where the shares alone take 2.75 times as long. */
+/* Speeds 1, 1, 1/2, 1/4 and even shares: at most the time of one of the slowest rank's microbatches
+ * more than the ideal, where the shares alone take 2.75 times as long. */
 static void test_evens_out(void **state)
 {
     static const uint32_t takes[] = {1000, 1000, 2000, 4000};
@@ -208,7 +208,7 @@ static void test_evens_out(void **state)
     end(&play);
 }
 
-/* One that was quick until now is slow in this step: the others take over. */
+/* A rank that was quick until now is slow in this step: the others take over. */
 static void test_hiccup(void **state)
 {
     static const uint32_t said[] = {1000, 1000, 1000, 1000}, takes[] = {1000, 1000, 1000, 6000};
@@ -226,8 +226,8 @@ static void test_hiccup(void **state)
     end(&play);
 }
 
-/* One saves before it begins: it takes what the others say by the moment of the vote, not by that
- * of its own beginning, and gives to who is done long before it. */
+/* A rank saves before it begins: it counts the others' reports from the moment of the vote, not
+ * from its own beginning, and gives microbatches to a rank that is done long before it. */
 static void test_late(void **state)
 {
     static const uint32_t takes[] = {1000, 1000};
@@ -251,11 +251,11 @@ static void test_judge(void **state)
     (void)state;
     steal->paces[0] = steal->paces[1] = 1000;
     rb_steal_judge(steal, 1e7, 1.2e7, 0);
-    assert_false(steal->on); /* once is chance */
+    assert_false(steal->on); /* once may be chance */
     rb_steal_judge(steal, 1e7, 1.2e7, 0);
     assert_true(steal->on);
     rb_steal_judge(steal, 1e7, 1e7, 2);
-    assert_true(steal->on); /* it is why they are done at once */
+    assert_true(steal->on); /* stealing is why they are done at once */
     for (int i = 0; i < 4; i++)
         rb_steal_judge(steal, 1e7, 1e7, 0);
     assert_false(steal->on);
@@ -265,7 +265,7 @@ static void test_judge(void **state)
     steal->paces[1] = 0;
     for (int i = 0; i < 4; i++)
         rb_steal_judge(steal, 1e7, 2e7, 0);
-    assert_false(steal->on); /* one has not measured */
+    assert_false(steal->on); /* one rank has not measured */
     rb_steal_free(steal);
     steal = rb_steal_new(0, 2, single, 2);
     steal->paces[0] = steal->paces[1] = 1000;
@@ -275,8 +275,8 @@ static void test_judge(void **state)
     rb_steal_free(steal);
 }
 
-/* Who owns nothing has nothing to measure: that must not keep the others from it, and it takes too.
- */
+/* A rank that owns nothing has nothing to measure: that must not keep the others from stealing, and
+ * this rank steals too. */
 static void test_unmeasured(void **state)
 {
     const int32_t owners[] = {0, 0, 0, 1};
@@ -299,12 +299,12 @@ static void test_unmeasured(void **state)
     assert_int_equal(steal->paces[2], 3000);
     steal->paces[2] = 500;
     rb_steal_judge(steal, 1e7, 1e7, 1);
-    assert_int_equal(steal->paces[2], 500); /* its own, as soon as there is one */
+    assert_int_equal(steal->paces[2], 500); /* its own pace, as soon as there is one */
     rb_steal_free(steal);
 }
 
-/* Uneven and not to be divided, three on two ranks: it is tried less and less often, and as often
- * as at first once something has moved. */
+/* Uneven and not to be divided, three on two ranks: stealing is tried less and less often, and as
+ * often as at first once a microbatch has moved. */
 static void test_in_vain(void **state)
 {
     const int32_t owners[] = {0, 0, 1};
@@ -334,8 +334,8 @@ static void test_in_vain(void **state)
     rb_steal_free(steal);
 }
 
-/* Two of three own something and are done at once: that the third is done before them is planned.
- */
+/* Two of three own something and are done at the same time: that the third is done before them is
+ * planned. */
 static void test_no_share(void **state)
 {
     const int32_t owners[] = {0, 0, 1, 1};

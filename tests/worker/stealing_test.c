@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers of unequal speed that take microbatches from each other: the bits are those of one. */
+/* Workers of unequal speed that take microbatches from each other: the bits are those of one
+ * worker. */
 #include "tests/worker/run.h"
 
 #include "base/fault.h"
@@ -13,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* Rank r sleeps behind each of its microbatches. */
+/* Rank r sleeps after each of its microbatches. */
 #define SLOW                                                                                       \
     "worker.computed:rank=0:do=4ms,worker.computed:rank=1:do=1ms,worker.computed:rank=2:do=1ms"
 
@@ -40,7 +41,7 @@ static int64_t count_stolen(const struct cluster *cluster)
     return stolen;
 }
 
-/* Resized on the way: each set finds out for itself. */
+/* Resized on the way: each set of members finds out for itself. */
 static void test_taken(void **state)
 {
     struct tiny_options endless = job, sharded;
@@ -48,7 +49,7 @@ static void test_taken(void **state)
     int64_t stolen;
 
     (void)state;
-    endless.steps = 1000000; /* no change is late for it */
+    endless.steps = 1000000; /* so that every change is in time */
     sharded = endless;
     for (sharded.replicas = 0; sharded.replicas < 3; sharded.replicas++) {
         run_open(&run, &sharded);
@@ -66,7 +67,8 @@ static void test_taken(void **state)
     }
 }
 
-/* A death behind a microbatch, of one's own or another's, and in the middle of all else. */
+/* A death after a microbatch, of the rank's own or of another's, and in the middle of everything
+ * else. */
 static void test_deaths(void **state)
 {
     static const char *const deaths[] = {

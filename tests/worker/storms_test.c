@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-enum { STEPS = RB_SANITIZED ? 200 : 660 }; /* of a storm, which may have spent its workers before */
+enum { STEPS = RB_SANITIZED ? 200 : 660 }; /* a storm may spend its workers before */
 
 static uint64_t storms = RB_SANITIZED ? 1 : 2;
 
@@ -47,8 +47,8 @@ static bool has(int worker, const int *members, int n)
     return false;
 }
 
-/* All alive of the present members and `members` go on together; the others have nothing to lose.
- */
+/* All living members of the present configuration and of `members` go on together; the others have
+ * nothing to lose. */
 static void gather_survivors(struct cluster *cluster, const int *members, int n)
 {
     int all[2 * RUN_MOST], n_all = 0;
@@ -87,8 +87,8 @@ static void drop_newcomers(struct cluster *cluster, uint32_t number, const int *
             cluster_kill(cluster, members[i]);
 }
 
-/* A member may say that it feeds no more when its vote for the flip is on its way already: whether
- * it withdrew shows in what comes next, steps or its freezing. */
+/* A member may report that it no longer feeds when its vote for the flip is already on its way:
+ * whether it withdrew shows in what comes next, steps or its freezing. */
 static bool shows(struct cluster *cluster, int64_t rows)
 {
     if (cluster->n_rows >= rows + 3)
@@ -119,7 +119,7 @@ static void die_in_flip(struct cluster *cluster, uint64_t *seed)
         return;
     victim = members[draw(seed) % (uint32_t)n];
     if (cluster->n_members == 1 && victim == cluster->members[0])
-        victim = members[n - 1]; /* a newcomer: somebody must be left who has the state */
+        victim = members[n - 1]; /* a newcomer: a worker with the state must be left */
     cluster_configure(cluster, number, members, n, NULL);
     cluster_until_ready(cluster, number, members, n);
     for (int i = 0; i < n; i++)
@@ -137,7 +137,7 @@ static void die_in_flip(struct cluster *cluster, uint64_t *seed)
         gather_survivors(cluster, members, n);
 }
 
-/* A newcomer dies, or the coordinator thinks again, before anyone is told to go. */
+/* A newcomer dies, or the coordinator changes its mind, before any worker is told to go. */
 static void give_up_preparing(struct cluster *cluster, uint64_t *seed)
 {
     int members[RUN_MOST], n = choose_members(cluster, seed, members);
@@ -164,7 +164,7 @@ static void storm(uint64_t seed)
 
         cluster_spare(cluster, 2);
         if (cluster->n_rows >= STEPS)
-            break; /* it did not wait for them */
+            break; /* training did not wait for them */
         cluster_until_step(cluster, cluster->n_rows + draw(&drawn) % 8);
         switch (draw(&drawn) % 6) {
         case 0:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks that are taken for a configuration to come: who is asked for what and when it is all, that
- * whoever took a block is given its sums, and when there is no need of those who leave. */
+/* Blocks that are taken for a configuration to come: which rank is asked for what, and when all is
+ * taken; that a rank that took a block is given its sums; and when leavers are not needed. */
 #include "worker/join/taking.h"
 
 #include "tests/worker/tiny.h"
@@ -19,7 +19,7 @@
 
 enum { RANKS = 4, PARTS = 40, ELEMENTS = 100 };
 
-/* A state of PARTS blocks more than a tiny model has, with a gap between any two. */
+/* A state of PARTS blocks, which are more than a tiny model has, with a gap between any two. */
 struct world {
     Rb__Model *message;
     Rb__Plan *plan;
@@ -78,7 +78,7 @@ static struct rb_vote_ready say(struct world *world, size_t bytes)
     return ready;
 }
 
-/* What all ranks note behind the step, but for the bytes. */
+/* What all ranks note after the step, except for the bytes. */
 static void take(struct world *world, const struct rb_vote_ready *ready)
 {
     rb_placement_take(&world->active.placement, world->message, world->active.rank,
@@ -108,8 +108,8 @@ static void assert_summed_where_held(const struct world *world)
                              world->model.state.held[b] != 0);
 }
 
-/* All that is wanted is asked for, each once, in runs that one rank can give and that are no longer
- * than they may be; then it is complete. */
+/* All blocks that are wanted are asked for, each once, in runs that one rank can give and that are
+ * no longer than allowed; then the taking is complete. */
 static void test_all_is_taken(void **state)
 {
     static const size_t budgets[] = {1, 3 * 8 * ELEMENTS, 1 << 20};
@@ -145,7 +145,8 @@ static void test_all_is_taken(void **state)
         }
 }
 
-/* What is not wanted any more is given up, all at once, and then the sums of it do not come. */
+/* Blocks that are not wanted any more are given up, all at once, and then their sums do not
+ * come. */
 static void test_given_up(void **state)
 {
     struct world world;
@@ -158,7 +159,7 @@ static void test_given_up(void **state)
     assert_false(ready.gives_up);
     take(&world, &ready);
     world.wants[ready.takes_first] = 0;
-    for (size_t b = 0; b < PARTS; b++) /* it has all that is left to want, and is not complete */
+    for (size_t b = 0; b < PARTS; b++) /* it has all that it still wants, and is not complete */
         world.wants[b] &= world.model.state.held[b] != RB_HELD_NOT;
     assert_false(rb_taking_complete(&world.model.state, &world.next));
     ready = say(&world, 1 << 20);
@@ -176,7 +177,8 @@ static void test_given_up(void **state)
     close_world(&world);
 }
 
-/* Newcomers are given what is taken once it is said to stay for them, what is held in any case. */
+/* Newcomers are given taken blocks once these are said to stay for them, and held blocks in any
+ * case. */
 static void test_given_on(void **state)
 {
     struct world world;
@@ -201,7 +203,7 @@ static void test_given_on(void **state)
     close_world(&world);
 }
 
-/* Nonsense from elsewhere. */
+/* Nonsense from other ranks. */
 static void test_takable(void **state)
 {
     struct world world;
@@ -241,12 +243,13 @@ static void test_heirs(void **state)
     rb_placement_give_up(placement, 0);
     assert_true(rb_placement_heir(placement, stays, 1) >= 0);
     rb_placement_take(placement, world.message, 3, shard->first_block + shard->n_blocks - 1, 1);
-    assert_int_equal(placement->n_taken, 1); /* neighbours are one */
+    assert_int_equal(placement->n_taken, 1); /* neighbouring runs are one */
     assert_int_equal(rb_placement_heir(placement, stays, 1), -1);
     close_world(&world);
 }
 
-/* Who took the end of one shard and the start of the next is given the weights of neither. */
+/* A rank that took the end of one shard and the start of the next is given the weights of
+ * neither. */
 static void test_gifts(void **state)
 {
     struct world world;
@@ -274,8 +277,8 @@ static void test_gifts(void **state)
     close_world(&world);
 }
 
-/* Around a flip: what was taken stays, what others hold now lingers, and is of use to others at
- * this level alone. */
+/* Around a flip: blocks that were taken stay; blocks that others hold now linger, and are of use to
+ * others at this level alone. */
 static void test_flip(void **state)
 {
     struct rb_testimony two[] = {{.level = 9, .entry = 1}, {.level = 8, .reduced = 1}};
@@ -315,7 +318,7 @@ static void test_flip(void **state)
     close_world(&world);
 }
 
-/* A part of a step, whatever a step takes. */
+/* A taking costs the same part of a step, however long a step is. */
 static void test_pace(void **state)
 {
     size_t bytes = RB_TAKING_LEAST;

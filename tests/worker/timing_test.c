@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs timed by instruction, through the door that all devices have: on a core, and on what the
- * module named by RUBATO_CUDA_MODULE sees (a GPU, or the host in its place). */
+/* Programs timed by instruction, through the interface that all devices have: on a core, and on the
+ * device of the module named by RUBATO_CUDA_MODULE (a GPU, or the host in its place). */
 #include "worker/timing/timing.h"
 
 #include "base/arena.h"
@@ -44,7 +44,7 @@ static struct rb_profile *take(struct rb_device *device, const Rb__Model *model,
     return profile;
 }
 
-/* Each product takes some time, and no less than it would at the best. */
+/* Each product takes some time, and no less than at best. */
 static void products_take_time(void **state)
 {
     Rb__Model *model = tiny_model("/tmp", &job);
@@ -66,7 +66,7 @@ static void products_take_time(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* What is contributed is added up on the way, in memory that is the device's. */
+/* Contributions are added up on the way, in the device's memory. */
 static void sums_go_with_it(void **state)
 {
     Rb__Model *model = tiny_model("/tmp", &job);
@@ -84,8 +84,8 @@ static void sums_go_with_it(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* Several microbatches at once gain something or lose little; what is said is of as many as a
- * worker would take. */
+/* Several microbatches at once gain something or lose little; the result is for as many as a worker
+ * would take. */
 static void microbatches_go_together(void **state)
 {
     static const struct tiny_options small = {
@@ -111,7 +111,7 @@ static void microbatches_go_together(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* What rubatod gets: of which kind, how fast, and what is between it and its host. */
+/* What rubatod gets: the kind of device, its speed, and what is between it and its host. */
 static void a_file_becomes_a_profile(void **state)
 {
     char folder[] = "/tmp/rubato-timing-XXXXXX";

@@ -290,7 +290,7 @@ static void add_program(Rb__Model *model, bool train, int64_t b, int64_t hidden)
     model->programs[model->n_programs++] = program;
 }
 
-/* As computing again would be: other instructions are not needed to see which are run. */
+/* A twin that computes again: the same instructions do, to see which set is run. */
 static void add_twin(Rb__Model *model, const Rb__Program *of)
 {
     enum { APART = 1 << 12 };
@@ -367,7 +367,7 @@ static Rb__Asynchronous *laps_of(const struct tiny_options *options)
     return how;
 }
 
-/* Of the devices that the workers are told to use (tests/worker/cluster.c). */
+/* The class of the devices that the workers are told to use (tests/worker/cluster.c). */
 static char *class_of(const char *kind)
 {
     struct rb_device_about about;

@@ -18,11 +18,11 @@ struct tiny_options {
     bool sgd, no_momentum;
     double clip_norm;
     double bad_feature; /* not 0: all samples hold this value, */
-    bool bad_once;      /* or the first alone */
+    bool bad_once;      /* or the first sample alone */
     bool no_targets;    /* every target is the ignored one */
     uint32_t replicas;  /* of each block; 0: all ranks hold all */
     uint32_t stages;    /* of a pipeline, where there are as many ranks; 0: none */
-    uint32_t lap;       /* steps that it runs without a stop, on as many ranks at most; 0: none */
+    uint32_t lap;       /* steps of a lap, on at most `stages` ranks; 0: none */
     int laps;           /* enum _Rb__Asynchronous__Kind */
     bool formula;
     bool steals; /* microbatches may change hands */
@@ -39,7 +39,7 @@ Rb__Model *tiny_model(const char *folder, const struct tiny_options *options);
  * FOLDER/plan.1 .. plan.N. */
 void tiny_write(const char *folder, const struct tiny_options *options, uint32_t ranks);
 
-/* A folder of its own with that, until it is closed. */
+/* A folder of its own with these files, until it is closed. */
 struct tiny_place {
     Rb__Model *model;
     char folder[64];
@@ -50,8 +50,8 @@ void tiny_place_close(struct tiny_place *place);
 /* The plan as the planner makes it: runs that differ by at most one. */
 Rb__Plan *tiny_plan(const Rb__Model *model, uint32_t ranks);
 
-/* As tiny_write makes its data: a centre a class; files FOLDER/PREFIXfeatures.npy,
- * PREFIXtargets.npy. shape: of one sample, as NumPy writes the rest of the tuple ("3, 8, 8"). */
+/* Data as tiny_write makes it: a centre a class; files FOLDER/PREFIXfeatures.npy,
+ * PREFIXtargets.npy.  shape: of one sample, as NumPy writes the rest of the tuple ("3, 8, 8"). */
 void tiny_write_data(const char *folder, const char *prefix, int64_t samples, int64_t inputs,
                      const char *shape, int64_t classes, uint64_t seed);
 void tiny_write_message(const char *folder, const char *name, const ProtobufCMessage *message);

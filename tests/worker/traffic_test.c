@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ranks of a pipeline send of the state in a step: counted on the links, it is what the
- * planner prices, and no more than it takes; and everyone has what it is to have. */
+/* What ranks of a pipeline send of the state in a step, counted on the links: it is what the
+ * planner prices, and no more than necessary; and every rank has what it is to have. */
 #include "tests/coll/crew.h"
 #include "tests/worker/tiny.h"
 
@@ -28,14 +28,14 @@
 
 #include <cmocka.h>
 
-/* Heads of messages, words that segments are rounded to, what lies between variables. */
+/* Heads of messages, words to which segments are rounded, gaps between variables. */
 enum { SLACK = 16 * 1024 };
 
 struct kind {
     const char *name, *settings[5];
     int n_settings, inputs;
     const char *shape;
-    bool tight; /* fewer devices than there may be compute activations again */
+    bool tight; /* with fewer devices activations are computed again */
 };
 
 enum { PLAIN, NORMS, TIGHT };
@@ -83,7 +83,8 @@ static Rb__Model *compile(const Rb__Spec *spec)
     return model;
 }
 
-/* What the most devices need with two replicas: so there, and nowhere else, all is kept. */
+/* The limit is what the most devices need with two replicas: so there, and nowhere else, all
+ * activations are kept. */
 static void limit_memory(Rb__Spec *spec)
 {
     Rb__Model *model = compile(spec);
@@ -146,7 +147,7 @@ static int32_t summand(uint32_t rank, size_t i)
     return (int32_t)((uint32_t)i * 2654435761u ^ (rank + 1) * 40503u);
 }
 
-/* As a step leaves them: summands of what its stage makes, zeros elsewhere. */
+/* Sums as a step leaves them: summands of what the rank's stage makes, zeros elsewhere. */
 static void fill(struct rb_model *model, const struct rb_configuration *one)
 {
     const Rb__Model *message = model->message;
@@ -190,7 +191,7 @@ static bool is_near(double counted, double expected)
     return counted + SLACK >= expected && counted <= expected + SLACK;
 }
 
-/* Nobody leaves before all are done: not all have anything to send. */
+/* No rank leaves before all are done: some have nothing to send. */
 static void wait_for_all(struct crew *crew, struct rb_coll *coll)
 {
     uint8_t mine = 1, all[CREW_MAX];
@@ -274,8 +275,8 @@ static double sum_of(const double *bytes, uint32_t n)
     return all;
 }
 
-/* What is sent arrives; everywhere, each of two ranks sends what it makes; in shards, a stage of
- * one rank sends nothing, and with two replicas each block goes once. */
+/* What is sent arrives.  Where all ranks hold all, each of two ranks sends what it makes; in
+ * shards, a stage of one rank sends nothing, and with two replicas each block goes once. */
 static void check_formulas(const struct kind *kind)
 {
     struct made made;
@@ -308,7 +309,7 @@ static void check_formulas(const struct kind *kind)
     done(&made);
 }
 
-/* Of the rank that sends most. */
+/* The bytes of the rank that sends most. */
 static double most_of(const struct made *made, uint32_t ranks)
 {
     Rb__Plan *plan = new_plan(made, ranks);
@@ -323,7 +324,7 @@ static double most_of(const struct made *made, uint32_t ranks)
     return most;
 }
 
-/* Nobody is sent what only programs read that do not train. */
+/* No rank is sent what only programs read that do not train. */
 static void test_formulas(void **state)
 {
     (void)state;
@@ -348,7 +349,7 @@ static void test_again(void **state)
 
 /* ---- The price -------------------------------------------------------------------------------*/
 
-/* Bytes that the device of a pinned pipeline which sends most is said to send in a step. */
+/* Bytes a step that the planner predicts for the device of a pinned pipeline that sends most. */
 static double price(const struct made *made, uint32_t ranks, uint32_t copies)
 {
     static const char text[] = "nodes: [{devices: [{count: 5, flops: 1e9, bandwidth: 1e9}],"
@@ -385,8 +386,8 @@ static double price(const struct made *made, uint32_t ranks, uint32_t copies)
     return sent;
 }
 
-/* Two devices send each other as many activations, and one replica of the state nothing else.  That
- * a job may compute again has no price where it does not. */
+/* Two devices send each other equally many activations, and with one replica of the state nothing
+ * else.  That a job may compute again costs nothing where it does not. */
 static void test_price(void **state)
 {
     struct made made, tight;

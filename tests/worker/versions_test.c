@@ -51,7 +51,7 @@ static double end_of(const struct trace *trace, bool back, uint32_t step)
     return -1;
 }
 
-/* Give all passes the time that they would have, were each as long as that. */
+/* Give all passes the times that they would have if each took so long. */
 static void set_times(struct trace *traces, uint32_t stages, double forward, double backward)
 {
     bool moved = true;
@@ -80,7 +80,7 @@ static void set_times(struct trace *traces, uint32_t stages, double forward, dou
     }
 }
 
-/* Updates that a stage has made by then; a backward pass ends with one. */
+/* Updates that a stage has made by a time; a backward pass ends with one. */
 static uint32_t version_at(const struct trace *trace, double time)
 {
     uint32_t version = 0;
@@ -90,7 +90,7 @@ static uint32_t version_at(const struct trace *trace, double time)
     return version;
 }
 
-/* From the version that the stage said it used to the one at the aim, its own left out. */
+/* Count from the version that the stage used to the one at the aim, its own update left out. */
 static void check_counts(const struct trace *traces, uint32_t stages, double forward,
                          double backward)
 {

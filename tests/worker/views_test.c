@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums that are read where they were made: by whom, of whom, and until when. */
+/* Sums that are read where they were made: which rank reads which sums, and until when. */
 #include "tests/coll/crew.h"
 #include "tests/worker/tiny.h"
 
@@ -122,7 +122,7 @@ static void check_reduced(struct crew *crew, const struct rb_model *model)
     }
 }
 
-/* Nothing is sent but who is where, nothing is written but on demand. */
+/* Nothing is sent but where each rank is, nothing is written but on demand. */
 static void all_read(struct crew *crew)
 {
     struct member member;
@@ -159,7 +159,8 @@ static void the_last_one_dies(struct crew *crew)
     close_member(&member);
 }
 
-/* It gives up its sums, as for another attempt without rank 0, which reads them still. */
+/* The last rank gives up its sums, as for another attempt without rank 0, which still reads
+ * them. */
 static void the_last_one_goes_on(struct crew *crew)
 {
     struct member member;
@@ -176,7 +177,7 @@ static void the_last_one_goes_on(struct crew *crew)
     close_member(&member);
 }
 
-/* No memory can be shown, or there are too many: sums go through the links. */
+/* No memory can be shown, or there are too many ranks: sums go through the links. */
 static void nobody_reads(struct crew *crew)
 {
     struct member member;

@@ -273,7 +273,7 @@ static void test_flips(void **state)
     free(box.records);
 }
 
-/* What ranks would take beside, and what they would save, travels with all else. */
+/* What ranks would take beside, and what they would save, travels with the votes. */
 static void test_wishes(void **state)
 {
     const uint32_t holder[3] = {0, 1, 2};
