@@ -105,7 +105,7 @@ static void wrong_arguments(void **state)
     assert_int_equal(rb_coll_send(coll[0], 1, 0, &byte, 1, &why), RB_EINVAL);
     assert_int_equal(rb_coll_receive(coll[0], 1, 2, &byte, 1, &why), RB_EINVAL);
     assert_int_equal(rb_coll_broadcast(coll[0], 1, -1, &byte, 1, &why), RB_EINVAL);
-    /* These end nothing. */
+    /* These errors end nothing. */
     assert_int_equal(rb_coll_send(coll[0], 1, 1, &byte, 1, &why), 0);
     assert_int_equal(rb_coll_receive(coll[1], 1, 0, &byte, 1, &why), 0);
     pair_close(coll);

@@ -67,8 +67,8 @@ static void check_broadcast(struct crew *crew, struct rb_coll *coll, uint64_t ta
 static void all_calls(struct crew *crew)
 {
     static const size_t counts[] = {0, 1, 7, 16, 1000, 2048, 2049, 65536, 1000003};
-    /* The last is more than any link takes; than shared memory takes, where each byte takes longer.
-     */
+    /* The last size is more than any link takes; with a sanitizer, more than shared memory takes,
+     * because each byte takes longer there. */
     static const size_t sizes[] = {1, 3, 8, 100, 70001, RB_SANITIZED ? 1000001 : 3000001};
     static const char *const links[] = {"shared memory", "unix", "tcp"};
     struct rb_coll *coll;

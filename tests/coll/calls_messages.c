@@ -96,7 +96,7 @@ static size_t cut_pieces(uint8_t *memory, size_t size, size_t each, struct iovec
     return n;
 }
 
-/* Between two pieces lies what is nobody's. */
+/* Between two pieces lies memory of no piece. */
 static bool is_scattered(const struct iovec *pieces, size_t n, int root)
 {
     uint8_t *expected = rb_alloc(PATTERN);
@@ -149,7 +149,7 @@ void check_flush(struct crew *crew, struct rb_coll *coll, uint64_t tag, size_t s
     uint8_t *bytes = rb_alloc(size);
     struct rb_why why = {{0}};
 
-    check_gather(crew, coll, tag, 1); /* everyone knows `all` */
+    check_gather(crew, coll, tag, 1); /* every rank knows `all` */
     all += (uint64_t)crew->size - 1;
     for (size_t k = 0; k < EACH; k++) {
         memset(bytes, 'a' + (int)k, size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums: of everything, and of ranges that some ranks make and some are to have; calls.c runs this.
- */
+/* Sums: of everything, and of ranges that some ranks make and some are to have; calls.c runs
+ * this. */
 #include "tests/coll/calls_inside.h"
 
 #include "base/arena.h"

@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Who meets may have loaded a model first. */
+/* A rank that meets may have loaded a model first. */
 enum { CREW_MAX = 6, CREW_TEXT = 200, CREW_MEET_MS = RB_SANITIZED ? 200000 : 60000 };
 
 enum crew_link { CREW_SHARED, CREW_UNIX, CREW_TCP, CREW_LINKS };
 
-/* Memory that all of a crew see. */
+/* Memory that all processes of a crew see. */
 struct crew_board {
     pthread_barrier_t start;
     char address[CREW_MAX][CREW_TEXT];
@@ -31,7 +31,7 @@ struct crew {
     const void *data; /* for the tests */
 };
 
-/* Ends a rank's process unless it holds. */
+/* Ends a rank's process unless `truth` holds. */
 #define CREW_CHECK(crew, truth)                                                                    \
     do {                                                                                           \
         if (!(truth)) {                                                                            \
@@ -56,7 +56,7 @@ typedef void crew_body(struct crew *crew);
  * are on the board.  The ranks in the bit set `dead` must end by SIGKILL, all others well. */
 void crew_run(int size, enum crew_link link, unsigned dead, crew_body *body, const void *data);
 
-/* Open the group of everyone at `configuration`. */
+/* Open the group of all ranks at `configuration`. */
 int crew_open(struct crew *crew, uint32_t configuration, int timeout_ms, struct rb_coll **ret,
               struct rb_why *why);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranks that are killed: the others are told, at once, and nobody hangs. */
+/* Ranks that are killed: the others are told, at once, and none hangs. */
 #include "tests/coll/crew.h"
 
 #include "base/arena.h"
@@ -19,8 +19,8 @@
 
 enum { VICTIM = 1, OPEN_MS = 300 };
 
-/* How long after a death its notice may come; what is seen is a few milliseconds, and more where
- * others keep the cores busy. */
+/* How long after a death its notice may come; usually it takes a few milliseconds, and more where
+ * other processes keep the cores busy. */
 static const uint64_t notice_ns = UINT64_C(15000000000);
 
 enum { DIED_AT, PID, POSTED }; /* words of the board */
@@ -78,7 +78,7 @@ static void sum_until_it_fails(struct crew *crew)
     pthread_t thread;
     int err = crew_open(crew, 1, 30000, &doom.coll, &why);
 
-    if (err) { /* the victim had its links, and died while we still looked for the others */
+    if (err) { /* the victim had its links, and died while this rank still looked for the others */
         CREW_CHECK(crew, err == RB_EPEER);
         check_notice(crew);
         free(in);
@@ -87,7 +87,8 @@ static void sum_until_it_fails(struct crew *crew)
     }
     if (crew->rank == VICTIM)
         CREW_CHECK(crew, !pthread_create(&thread, NULL, wait_for_doom, &doom));
-    /* As workers do: over TCP an end is not seen behind what nobody reads before all have met. */
+    /* As workers do: over TCP an end is not seen behind data that nobody reads before all have
+     * met. */
     err = rb_coll_gather(doom.coll, 0, in, out, 4, &why);
     for (uint64_t tag = 1; !err; tag++)
         err = rb_coll_sum(doom.coll, tag, in, out, n, &why);
@@ -126,10 +127,10 @@ static void wait_for_the_dead(struct crew *crew)
     CREW_OK(crew, crew_open(crew, 1, 30000, &coll, &why), &why);
     for (uint64_t tag = 0; tag < 3; tag++)
         CREW_OK(crew, rb_coll_gather(coll, tag, mine, all, sizeof mine, &why), &why);
-    /* The first to come back from this wakes the victim: all others sleep by then, or will. */
+    /* The first rank to come back from this wakes the victim: all others sleep by then, or will. */
     if (crew->rank == VICTIM) {
         CREW_OK(crew, rb_coll_receive(coll, 3, 0, mine, sizeof mine, &why), &why);
-        usleep(100000); /* so that the others do sleep; they pass as well if they do not */
+        usleep(100000); /* so that the others do sleep; the test passes as well if they do not */
         die(crew);
     }
     if (crew->rank == 0)
@@ -147,7 +148,7 @@ static void killed_while_others_sleep(void **state)
             crew_run(size, (enum crew_link)link, 1u << VICTIM, wait_for_the_dead, NULL);
 }
 
-/* Who waits for a dead one to take what was posted to it is told. */
+/* A rank that waits for a dead one to take what was posted to it is told. */
 static void flush_to_the_dead(struct crew *crew)
 {
     enum { MUCH = 20000000 };
@@ -160,7 +161,7 @@ static void flush_to_the_dead(struct crew *crew)
     if (crew->rank == VICTIM) {
         while (!atomic_load(&crew->board->word[POSTED]))
             usleep(100);
-        usleep(20000); /* so that the other waits by then; it passes as well if it does not */
+        usleep(20000); /* so that the other waits by then; the test passes as well if it does not */
         die(crew);
     }
     CREW_OK(crew, rb_coll_post(coll, 1, VICTIM, bytes, MUCH, &why), &why);
@@ -212,7 +213,7 @@ static void check_not_opened(struct crew *crew)
     struct rb_why why = {{0}};
     int err = crew_open(crew, 1, OPEN_MS, &coll, &why);
 
-    /* Those who time out first leave, which the others may see. */
+    /* Ranks that time out first leave, which the others may see. */
     CREW_CHECK(crew, err == RB_ETIMEOUT || err == RB_EPEER);
     CREW_CHECK(crew, !coll && strstr(why.text, "rank"));
 }
@@ -261,7 +262,7 @@ static void come_and_go(struct crew *crew)
 
     if (crew->rank == VICTIM) {
         CREW_CHECK(crew, !pthread_create(&thread, NULL, die_later, crew));
-        /* It fails where the first rank has lost patience before the thread has run. */
+        /* The opening fails where the first rank has lost patience before the thread has run. */
         CREW_CHECK(crew, crew_open(crew, 1, 30000, &coll, NULL) != 0);
         pthread_join(thread, NULL);
     }

@@ -51,7 +51,8 @@ static void comes_back(void **state)
     assert_string_equal(back.worker, longest.worker);
 }
 
-/* Every beginning wants more; memory of exactly that size lets a sanitizer see a step too far. */
+/* Every incomplete hello wants more; memory of exactly that size lets a sanitizer see a step too
+ * far. */
 static void beginnings_wait(void **state)
 {
     uint8_t bytes[RB_HELLO_MAX];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Meeting: doors, addresses, an opening that is cancelled, one while other ranks are at work. */
+/* Meeting: doors, addresses, an opening that is cancelled, and one while other ranks are at
+ * work. */
 #include "tests/coll/pair.h"
 
 #include <stdarg.h>

@@ -19,7 +19,7 @@ struct opener {
     struct pair *pair;
     int rank;
     uint32_t configuration;
-    const char *job, *digest, *worker; /* NULL: what all say */
+    const char *job, *digest, *worker; /* NULL: what all ranks say */
     int timeout_ms;
     const atomic_bool *cancel;
 

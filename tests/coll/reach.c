@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that is fetched from where it lies: what arrives, and when it counts for nothing. */
+/* Memory that is fetched from where it lies: what arrives, and when it does not count. */
 #include "coll/link.h"
 
 #include "base/error.h"
@@ -115,10 +115,10 @@ static void what_is_withdrawn_counts_for_nothing(void **state)
 
 /* ---- Two processes ---- */
 
-/* What the giver has for the taker alone to see, and is asked for at this word. */
+/* A word that only the giver sets, and that the taker asks for by its address. */
 static uint64_t private_word;
 
-/* The taker: what it finds while the giver lives, and behind its end. */
+/* The taker: what it finds while the giver lives, and after its end. */
 static _Noreturn void take(struct rb_link *link, int told, int answers)
 {
     const struct rb_reach_ops *reach = link->ops->reach;

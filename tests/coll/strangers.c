@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strangers at our door: ranks that open something else, and callers that talk nonsense. */
+/* Strangers at the door: ranks that open something else, and callers that talk nonsense. */
 #include "coll/dial.h"
 #include "coll/hello.h"
 #include "tests/coll/pair.h"
@@ -14,7 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The other opens a configuration that is not ours in some way: it is refused, we wait on. */
+/* The other rank opens a configuration that differs in some way: it is refused, and this one waits
+ * on. */
 static void refuse(struct pair *pair, struct opener odd, const char *says)
 {
     struct opener us = {.pair = pair, .configuration = 1, .timeout_ms = SHORT_MS};
@@ -24,7 +25,7 @@ static void refuse(struct pair *pair, struct opener odd, const char *says)
     odd.configuration = 1;
     odd.timeout_ms = LONG_MS;
     pair_start(&odd);
-    do { /* until it has come: its hello is kept until we open, or open again */
+    do { /* until it has come: its hello is kept until this rank opens, or opens again */
         pair_start(&us);
         pair_join(&us);
         assert_int_equal(us.err, RB_ETIMEOUT);
@@ -74,7 +75,7 @@ static int call_door(struct pair *pair, int door)
     return fd;
 }
 
-/* It is shown out: the other side ends the connection. */
+/* The connection is shown out: the other side ends it. */
 static void check_shown_out(int fd)
 {
     char byte;
@@ -109,9 +110,9 @@ static void strangers(void **state)
 
     pair_open(pair, 1, coll); /* undisturbed */
     pair_close(coll);
-    assert_true(send(known, bytes, size, MSG_NOSIGNAL) > 0); /* speaks before it is welcome */
+    assert_true(send(known, bytes, size, MSG_NOSIGNAL) > 0); /* it speaks before it is welcome */
     check_shown_out(known);
-    check_shown_out(half); /* has had its time */
+    check_shown_out(half); /* its time is up */
     check_shown_out(silent[0]);
     check_shown_out(silent[1]);
 }
@@ -129,7 +130,7 @@ static struct rb_hello proper_hello(void)
     };
 }
 
-/* A worker that lives on from before Rubato was upgraded, say. */
+/* For example a worker that lives on from before Rubato was upgraded. */
 static void another_version(void **state)
 {
     struct pair *pair = *state;
@@ -155,7 +156,7 @@ static void another_version(void **state)
     close(fd);
 }
 
-/* Says a proper hello as rank 1, is welcome, then sends nonsense. */
+/* A caller says a proper hello as rank 1, is welcome, then sends nonsense. */
 static void nonsense_after_welcome(void **state)
 {
     struct pair *pair = *state;
