@@ -128,7 +128,7 @@ static void run_one(struct rb_device *device, struct rb_case *c, const void *con
     rb_kernel_free(kernel);
 }
 
-/* The same of float32 tensors: those that the case has as bfloat16 are copied on the way. */
+/* The same for float32 tensors: those that the case has as bfloat16 are copied on the way. */
 static void run_case(struct rb_device *device, struct rb_case *c, float *const *in,
                      float *const *out)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention in blocks has the bits of going through it a query at a time, whatever tiles there are;
- * and what is not wanted changes nothing. */
+/* Attention in blocks has the bits of computing one query at a time, whatever tiles there are; and
+ * an output that is not wanted changes nothing. */
 #include "kernels/cpu/attention_tile.h"
 #include "kernels/cpu/math.h"
 #include "kernels/random.h"
@@ -32,7 +32,7 @@ static int64_t elements(const struct attend_shape *s, int64_t rows, int64_t widt
 
 /* ---- A query at a time ------------------------------------------------------------------------*/
 
-/* A matrix of a run; p, g: its probabilities and their gradients. */
+/* One matrix of a run; p, g: its probabilities and their gradients. */
 struct matrix {
     const struct attend_shape *shape;
     struct attend_run run;
@@ -76,7 +76,7 @@ static float factor_of(const struct attend_shape *s)
     return s->drops ? (float)(1 / (1 - (double)ATTEND_RATIO)) : 1;
 }
 
-/* Keys come in blocks, and what was seen is brought to the largest score of all. */
+/* Keys come in blocks, and earlier sums are scaled to the largest score so far. */
 static void query_forward(const struct matrix *m, int64_t i)
 {
     const struct attend_shape *s = m->shape;
@@ -134,7 +134,7 @@ static void query_backward(const struct matrix *m, int64_t i)
             attend_chain(g, 1, m->run.k + d, s->depth, attend_seen(s, i), 0, s->narrow);
 }
 
-/* What all queries say of key j, in their order. */
+/* What all queries add to the gradients of key j, in their order. */
 static void key_backward(const struct matrix *m, int64_t j)
 {
     const struct attend_shape *s = m->shape;
@@ -192,7 +192,7 @@ static void assert_same_run(const struct attend_shape *s, const struct attend_ru
         assert_same("dv", s, got->dv, want->dv, elements(s, s->keys, s->width));
 }
 
-/* Whatever a device has kept from one call to the next is no number from here on. */
+/* Everything that a device has kept from one call to the next becomes NaN. */
 static void spoil(struct rb_device *device)
 {
     const struct attend_shape s = {1, 200, 200, 128, 128, false, false};
@@ -221,7 +221,7 @@ static void check_bits(struct rb_device *device, const struct attend_shape *s)
 static void bits_of_a_query_at_a_time(void **state)
 {
     if (!rb_attention_tiles(false))
-        skip(); /* plain loops are that already, with the C library's powers */
+        skip(); /* plain loops compute just that, with the C library's powers */
     for (size_t i = 0; i < RB_COUNT(shapes); i++)
         check_bits(*state, &shapes[i]);
 }
@@ -229,7 +229,7 @@ static void bits_of_a_query_at_a_time(void **state)
 static void bits_of_pairs(void **state)
 {
     if (!strstr(rb_device_numeric_class("cpu"), " avx512_core_bf16 onednn"))
-        skip(); /* it is float32 on copies */
+        skip(); /* there it is float32 on copies */
     for (size_t i = 0; i < RB_COUNT(shapes); i++) {
         struct attend_shape s = shapes[i];
 

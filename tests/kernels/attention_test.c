@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention in blocks: forward and backward as they follow each other, against the reference, and
- * what cases with random numbers cannot ask. */
+/* Attention in blocks: forward and backward, one after the other, against the reference, and what
+ * cases with random numbers cannot test. */
 #include "tests/kernels/attend.h"
 #include "tests/kernels/case.h"
 #include "tests/kernels/setup.h"
@@ -61,8 +61,8 @@ static void one_behind_the_other(void **state)
     }
 }
 
-/* A matrix alone has the bits that it has among others; and its queries those that they have where
- * nobody comes behind them. */
+/* A matrix alone has the same bits as among others; and its queries have the same bits without the
+ * queries and keys behind them. */
 static void bits_are_its_own(void **state)
 {
     const struct attend_shape three = {3, 200, 200, 20, 24, true, false};
@@ -95,8 +95,8 @@ static void bits_are_its_own(void **state)
     attend_done(&less);
 }
 
-/* Scores of minus infinity count for nothing, be it a whole block of them; where there is nothing
- * else, and where one is no number, the row is none either. */
+/* Scores of minus infinity count for nothing, even a whole block of them.  A row that has nothing
+ * else, or that has one NaN or plus infinity, is NaN. */
 static void infinite_scores(void **state)
 {
     const struct attend_shape s = {1, 3, 140, 1, 16, false, false};
@@ -128,7 +128,7 @@ static void infinite_scores(void **state)
 
 enum { KEYS_MOST = 300, BLOCK_KEYS = 128 };
 
-/* As the parts would have it: softmax, products with all there is, and the gradient from what
+/* As separate operators do it: softmax, products with everything, and the gradient from what
  * softmax made; or (seen_alone) without what a query does not see. */
 static void by_parts(const struct attend_shape *s, const struct attend_run *run, bool seen_alone)
 {
@@ -165,8 +165,9 @@ static void by_parts(const struct attend_shape *s, const struct attend_run *run,
     }
 }
 
-/* least: no number where not even what is seen gives one; most: where the parts have none.  Of a
- * gradient's first number, where what is struck counts, only whether it is one. */
+/* least: NaN where not even what is seen gives a number; most: NaN where the separate operators
+ * give none.  Of a gradient's first number, where what is struck counts, only whether it is a
+ * number is compared. */
 static void assert_between(const char *what, int kind, const float *got, const float *least,
                            const float *most, int64_t n, int64_t struck)
 {
@@ -180,8 +181,8 @@ static void assert_between(const char *what, int kind, const float *got, const f
     }
 }
 
-/* The first number of a query or a key is 0, or what makes scores infinite with its like; so each
- * row is as it was, or goes that way. */
+/* The first number of a query or a key is 0, or a number whose products make scores infinite; so
+ * each row is as it was, or becomes infinite. */
 enum {
     HIDDEN_IN_FRONT, /* a block of keys, by minus infinity */
     HIDDEN_BEHIND,

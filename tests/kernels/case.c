@@ -161,7 +161,8 @@ static bool is_unsigned(enum rb_dtype dtype)
     return dtype == RB_U8 || dtype == RB_U16 || dtype == RB_U32 || dtype == RB_U64;
 }
 
-/* Logits of a case with smoothed labels share a large number, which their log-sum-exp has too. */
+/* Logits of a case with smoothed labels have a large number in common, which their log-sum-exp
+ * contains too. */
 static double offset(const struct rb_case *c, int input)
 {
     bool shared = c->call.op == RB_OP_CROSS_ENTROPY || c->call.op == RB_OP_CROSS_ENTROPY_GRAD;
@@ -214,7 +215,7 @@ static double draw_integer(const struct rb_case *c, int input, int64_t i, uint64
     return (double)(low + (int64_t)(next(state) % (uint64_t)(n > 0 ? n : 1)));
 }
 
-/* What the pool itself would have said of some input. */
+/* The positions that the pool itself would have given for some input. */
 static void fill_positions(const struct rb_case *c, uint64_t seed, void *data)
 {
     const struct rb_tensor_type out[2] = {c->in[0], c->in[1]};

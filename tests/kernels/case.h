@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operator cases as text, so that a new one is a line:
+/* Operator cases as text, so that a new case is a line:
  *
  *     Conv f32[2,3,8,8] f32[4,3,3,3] - > f32[2,4,8,8] pads=1,1,1,1 epsilon=1e-5
  *
@@ -21,7 +21,7 @@ struct rb_case {
     float floats[CASE_ATTRIBUTES][CASE_NUMBERS];
 };
 
-/* Aborts on a text that cannot be read: it is the test's own. */
+/* Aborts on a text that cannot be read: the texts are the tests' own. */
 void rb_case_read(const char *text, struct rb_case *ret_case);
 
 /* Random contents that suit the operator: no division by 0, targets that are classes. */
@@ -33,10 +33,10 @@ extern const size_t rb_cases_count;
 
 size_t rb_case_bytes(const struct rb_tensor_type *type);
 
-/* The largest difference as a part of the largest number; infinite where one is a NaN. */
+/* The largest difference as a part of the largest number; infinite where either has a NaN. */
 double rb_case_error(const struct rb_tensor_type *type, const void *got, const void *want);
 
-/* Is the poison (0xff) around an output whole, so many bytes before and behind it? */
+/* Is the poison (0xff) around an output whole, for `margin` bytes before and behind it? */
 bool rb_case_margin(const struct rb_tensor_type *type, const void *out, size_t margin);
 
 #endif

@@ -318,7 +318,7 @@ const char *const rb_cases[] = {
     "ConvGradW f32[2,2,9,8,16] f32[2,1,9,8,16] > f32[32,16,3,3] pads=1,1,1,1",
     "ConvGradW f32[2,1,9,8,16] f32[2,3,9,8] > f32[16,3,3,3] pads=1,1,1,1",
     /* by tiles where there is AVX2: strides, dilations, padding beyond the plane, images that are
-     * gone through together, lines of all lengths */
+     * computed together, lines of all lengths */
     "Conv f32[1,2,6,16,16] f32[16,32,3,3] f32[16] > f32[1,1,6,16,16] pads=1,1,1,1",
     "ConvGradX f32[1,1,6,16,16] f32[16,32,3,3] > f32[1,2,6,16,16] pads=1,1,1,1",
     "ConvGradW f32[1,1,6,16,16] f32[1,2,6,16,16] > f32[16,32,3,3] pads=1,1,1,1",
@@ -454,7 +454,7 @@ const char *const rb_cases[] = {
     "BceWithLogits f32[3,7] f32[3,7] > f64[1] i64[1] i64[1]",
     "BceWithLogitsGrad f32[3,7] f32[3,7] > f32[3,7]",
     "GraphLoss f32[] > f64[1] i64[1] samples=5",
-    /* several elementwise ones in one */
+    /* several elementwise operators in one */
     "Fused f32[3,5] f32[5] > f32[3,5] steps=Add,f32,0,0,1,-1,Relu,f32,0,2,-1,-1",
     "Fused f32[64] f32[64] f32[] > f32[64] "
     "steps=Mul,f32,0,0,2,-1,Sub,f32,0,3,1,-1,Gelu,f32,1,4,-1,-1,Mul,f32,0,5,3,-1",
@@ -464,7 +464,7 @@ const char *const rb_cases[] = {
     "Fused bf16[4,8] f32[8] > bf16[4,8] "
     "steps=Cast,f32,0,0,-1,-1,Add,f32,0,2,1,-1,Tanh,bf16,0,3,-1,-1",
     "Fused f32[7,4] bf16[7,4] > f32[7,4] steps=ReluGrad,f32,0,0,1,-1,Cast,f32,0,2,-1,-1",
-    /* a norm of rows longer than sums have lanes */
+    /* a norm of rows that are longer than sums have lanes */
     "LayerNormGrad f32[40,77] f32[40,77] f32[77] f32[40,1] f32[40,1] > f32[40,77] f32[77] f32[77] "
     "axis=1",
 };

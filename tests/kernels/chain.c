@@ -51,7 +51,8 @@ static void run(struct rb_device *device, const struct rb_call *call, const void
     rb_kernel_free(kernel);
 }
 
-/* What takes several broadcasts here to the whole; of one number, and gradients, have a shape. */
+/* Operators with several sources broadcast them here to the whole shape; operators with one source,
+ * and gradients, keep its shape. */
 static bool keeps_shape(int64_t op)
 {
     return rb_fused_sources((unsigned)op) == 1 || (op >= RB_OP_RELU_GRAD && op <= RB_OP_ERF_GRAD);
@@ -88,7 +89,7 @@ static void compare(const struct rb_case *c, const char *what, const void *got, 
     }
 }
 
-/* Both ways. */
+/* Check both ways. */
 static void check(struct rb_device *device, const struct rb_case *c, const char *what,
                   uint64_t seed)
 {
@@ -192,7 +193,7 @@ void rb_chain_check_each(struct rb_device *device)
         }
 }
 
-/* A source of the wanted kind, one of the newest more often than not; -1: none. */
+/* A source of the wanted kind, more often than not one of the newest; -1: none. */
 static int64_t draw_source(const struct rb_tensor_type *types, int n, bool truth, uint64_t *state)
 {
     for (int tries = 0; tries < 20; tries++) {
@@ -242,7 +243,7 @@ static void draw_case(struct rb_case *c, uint64_t *state)
     for (int i = 0; i < n_in; i++) {
         draw_input(&c->in[i], &out, state);
         if (i == 0)
-            c->in[i] = out; /* there is always a number of full size */
+            c->in[i] = out; /* there is always one input of full size */
         types[i] = c->in[i];
     }
     for (int k = 0; k < n;) {
@@ -252,7 +253,7 @@ static void draw_case(struct rb_case *c, uint64_t *state)
 
         for (int j = 0; j < rb_fused_sources(op); j++) {
             from[j] = draw_source(types, n_in + k, op == RB_OP_WHERE && j == 0, state);
-            /* The operators by themselves neither compare nor choose among numbers of 16 bits. */
+            /* The separate operators neither compare nor choose among numbers of 16 bits. */
             fits = fits && from[j] >= 0 &&
                    !((compares(op) || (op == RB_OP_WHERE && j)) && types[from[j]].dtype == RB_BF16);
             if (fits && keeps_shape(op))

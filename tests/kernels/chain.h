@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fused operators against the same operators one by one, on one device: to the bit.  For tests of
- * all devices. */
+/* Fused operators against the same operators one by one, on one device: equal to the bit.  For
+ * tests of all devices. */
 #ifndef RB_TESTS_KERNELS_CHAIN_H
 #define RB_TESTS_KERNELS_CHAIN_H
 
 #include "kernels/device.h"
 
-/* Every operator that a step may have. */
+/* Check every operator that a step may have. */
 void rb_chain_check_each(struct rb_device *device);
 
-/* Programs that chance makes, of shapes, types and lengths of all kinds. */
+/* Check random programs, of shapes, types and lengths of all kinds. */
 void rb_chain_check_many(struct rb_device *device, int n);
 
-/* Programs that are none are refused. */
+/* Check that invalid programs are refused. */
 void rb_chain_check_refusals(struct rb_device *device);
 
 #endif

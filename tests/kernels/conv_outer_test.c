@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Gradients of convolutions' weights as outer products: what the definition says, and into
- * fixed-point sums the same bits as if they had been written. */
+ * fixed-point sums the same bits as if the gradients had been written. */
 #include "kernels/backend.h"
 #include "kernels/device.h"
 #include "proto/blocked.h"
@@ -22,8 +22,8 @@ struct shape {
     int64_t n, c, m, in, kernel, stride, dilation, pad;
 };
 
-/* A deep ResNet's, its step down and the 1 x 1 beside that; channels that are no multiple of what
- * is gone through at a time; padding that whole windows lie in; a kernel as large as the plane. */
+/* A deep ResNet's, its step down and the 1 x 1 beside that; channels that are no multiple of those
+ * computed at a time; padding that whole windows lie in; a kernel as large as the plane. */
 static const struct shape shapes[] = {
     {8, 64, 128, 4, 3, 1, 1, 1}, {8, 64, 128, 8, 3, 2, 1, 1}, {3, 256, 272, 5, 1, 2, 1, 0},
     {2, 80, 112, 6, 3, 1, 1, 1}, {1, 48, 160, 9, 3, 1, 2, 2}, {5, 32, 96, 3, 5, 1, 1, 4},
@@ -43,7 +43,7 @@ static int64_t weights_of(const struct shape *s)
     return s->m * s->c * s->kernel * s->kernel;
 }
 
-/* In blocks of channels. */
+/* The index of an element in blocks of channels. */
 static int64_t at(int64_t channels, int64_t side, int64_t n, int64_t c, int64_t i, int64_t j)
 {
     return (((n * channels + c / RB_BLOCK * RB_BLOCK) * side + i * RB_BLOCK) * side) +

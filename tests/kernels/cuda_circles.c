@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Circles of the CUDA backend.  Ranks are threads of this process; as they would share a GPU, only
- * on the stand-in. */
+/* Circles of the CUDA backend.  Ranks are threads of this process; because they would share a GPU,
+ * the tests run only on the stand-in. */
 #include "tests/kernels/cuda_tests.h"
 
 #include <pthread.h>
@@ -72,7 +72,7 @@ static void gather_crew(struct rb_device *device, int size, struct crew *crew)
     }
 }
 
-/* Each does its part; what then lies in the devices is pulled. */
+/* Each rank does its part; then what lies in the devices is pulled. */
 static void run_crew(struct crew *crew, void *(*part)(void *member))
 {
     pthread_t threads[CREW];
@@ -123,7 +123,7 @@ static int sum(struct member *m, struct rb_circle *circle, const int32_t *in, in
 /* ---- Sums
  * ---------------------------------------------------------------------------------------*/
 
-/* Twice; rank 1 says before a third that it is over. */
+/* Sums twice; rank 1 says before a third that it is over. */
 static void *sum_up(void *context)
 {
     struct member *m = context;
@@ -155,8 +155,8 @@ void circles_sum_and_end(void **state)
     dismiss_crew(&crew);
 }
 
-/* Ranges that overlap: the second is rank 1's and rank 2's.  The last is what rank 1 has, for all.
- */
+/* Ranges that overlap: the second belongs to ranks 1 and 2.  The last is what rank 1 has, for
+ * all. */
 static const struct rb_circle_range ranges[] = {{RB_CIRCLE_ALL, 0, 0, 70001},
                                                 {RB_CIRCLE_ALL, 1, 100001, 20000},
                                                 {RB_CIRCLE_ALL, 2, 90000, 60000},
@@ -204,7 +204,7 @@ void circles_sum_for_some(void **state)
 /* ---- Moves
  * --------------------------------------------------------------------------------------*/
 
-/* Rank 0 gives two ranges to 2 and one to 1, and 2 one to 0; 1 has nothing to do with most. */
+/* Rank 0 gives two ranges to 2 and one to 1, and 2 gives one to 0; 1 has no part in most moves. */
 enum { HALF = COUNT / 2, FEW = 1001 };
 
 static void *move_some(void *context)
@@ -266,8 +266,8 @@ void circles_move(void **state)
 /* ---- Behind a death
  * -----------------------------------------------------------------------------*/
 
-/* Of three, rank 1 dies instead of summing; the others go on without it, from what they had: they
- * sum, and the last gives the first what it had. */
+/* Of three ranks, rank 1 dies instead of summing.  The others go on without it, from what they had:
+ * they sum, and the last rank gives the first what it had. */
 static void *shrink_and_sum(void *context)
 {
     struct member *m = context;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels of the CUDA backend have in common, and none may take from another; and convolutions
- * that the memory for their columns does not hold. */
+/* What kernels of the CUDA backend share, and none may take from another; and convolutions whose
+ * columns do not fit their memory. */
 #include "tests/kernels/cuda_tests.h"
 
 #include "tests/kernels/case.h"
@@ -26,8 +26,9 @@ static void check_each(struct rb_device *device, const char *const *cases, size_
     }
 }
 
-/* On the stand-in 64 KiB of columns are too many: some samples at a time, with fewer in the end;
- * one, of which some places or channels; both of groups and of bfloat16. */
+/* On the stand-in 64 KiB of columns are too many.  So kernels take some samples at a time, with
+ * fewer in the end; or one sample, and some of its places or channels; with groups and with
+ * bfloat16, too. */
 void convolutions_come_in_tiles(void **state)
 {
     static const char *const cases[] = {
@@ -69,7 +70,8 @@ void products_round_behind_a_bias(void **state)
     check_each(*state, cases, sizeof cases / sizeof *cases);
 }
 
-/* Behind the product, where the stand-in is told that its library has no product with it. */
+/* The ReLU follows the product, where the stand-in is told that its library has no product with a
+ * ReLU. */
 void a_relu_may_be_late(void **state)
 {
     static const char *const cases[] = {
@@ -86,7 +88,8 @@ void a_relu_may_be_late(void **state)
     unsetenv("RUBATO_HOST_RELU");
 }
 
-/* Libraries do not say what their ReLU makes of a NaN: it is told, and either is right. */
+/* Libraries do not say what their ReLU makes of a NaN: the test reports it, and either result is
+ * right. */
 void a_relu_behind_a_nan_is_told(void **state)
 {
     static const char *const text = "MatMul f32[4,8] f32[8,8] f32[8] > f32[4,8] relu=1";
@@ -122,7 +125,7 @@ void a_relu_behind_a_nan_is_told(void **state)
     rb_kernel_free(kernel);
 }
 
-/* The largest and the smallest of what falls on a place are NaN where either is. */
+/* The largest and the smallest of the updates of a place are NaN if any update is NaN. */
 void a_scatter_keeps_a_nan(void **state)
 {
     static const char *const cases[] = {
@@ -159,7 +162,7 @@ void a_scatter_keeps_a_nan(void **state)
     rb_device_free(device, y);
 }
 
-/* What is read where there is nothing is NaN, as on cores. */
+/* An element that is read from outside the tensor is NaN, as on cores. */
 void what_is_not_there_shows(void **state)
 {
     static const char *const cases[] = {
@@ -190,7 +193,7 @@ void what_is_not_there_shows(void **state)
     rb_device_free(device, y);
 }
 
-/* A class that is none makes loss and gradient NaN, as on cores; an ignored one counts nothing. */
+/* An invalid class makes loss and gradient NaN, as on cores; an ignored class counts nothing. */
 void a_stray_class_shows(void **state)
 {
     enum { ROWS = 3 };
@@ -231,7 +234,7 @@ void a_stray_class_shows(void **state)
     rb_kernel_free(back);
 }
 
-/* How much memory a block may share is said once for all kernels of an instantiation. */
+/* How much memory a block may share is set once for all kernels of an instantiation. */
 void limits_are_kept(void **state)
 {
     static const char *const large =
@@ -246,7 +249,7 @@ void limits_are_kept(void **state)
     rb_kernel_free(second);
 }
 
-/* A kernel that asks for more than there is leaves the others what they have. */
+/* A kernel that asks for more memory than there is leaves the others what they have. */
 void scratch_is_kept(void **state)
 {
     static const char *const text = "Conv f32[2,3,8,8] f32[4,3,3,3] > f32[2,4,6,6]";

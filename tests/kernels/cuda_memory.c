@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two sides of memory of the CUDA backend, and what comes of memory that is not its own. */
+/* The two sides of memory of the CUDA backend, and what happens with memory that is not its own. */
 #include "tests/kernels/cuda_tests.h"
 
 #include "tests/kernels/case.h"
@@ -35,7 +35,7 @@ void memory_has_two_sides(void **state)
     rb_device_free(device, memory);
 }
 
-/* A kernel that is given memory of something else says so, and everything after it. */
+/* A kernel that is given memory of something else reports that, and so does everything after it. */
 void what_goes_wrong_is_kept(void **state)
 {
     struct rb_device *device;
@@ -56,7 +56,7 @@ void what_goes_wrong_is_kept(void **state)
     rb_device_close(device);
 }
 
-/* Copies that take more than a room, at odd places. */
+/* Copies that are larger than a room, at odd places. */
 void large_copies_are_whole(void **state)
 {
     struct rb_device *device = *state;
@@ -74,9 +74,9 @@ void large_copies_are_whole(void **state)
     rb_device_free(device, x);
 }
 
-/* What is pushed is what the host had then, and what is queued around it reads what was there at
- * that place in the queue: for more than all rooms have place for, in sizes that do not fit them
- * evenly. */
+/* A push takes what the host had at that time, and what is queued around it reads what was there at
+ * that place in the queue: for more pushes than all rooms have place for, in sizes that do not fit
+ * the rooms evenly. */
 void pushes_keep_their_place(void **state)
 {
     enum { N = 70001, TIMES = 300 };
@@ -108,7 +108,7 @@ void pushes_keep_their_place(void **state)
     rb_device_free(device, overflow);
 }
 
-/* What is copied is what was there at that place in the queue, and waits to be pulled. */
+/* A copy takes what was there at that place in the queue, and waits to be pulled. */
 void copies_keep_their_place(void **state)
 {
     enum { N = 200 };
@@ -130,7 +130,7 @@ void copies_keep_their_place(void **state)
     rb_device_free(device, kept);
 }
 
-/* More than is queued by itself stays in order with what is. */
+/* Pushes that are too large to be queued stay in order with those that are queued. */
 void large_pushes_keep_their_place(void **state)
 {
     enum { N = 5 << 20 };

@@ -49,7 +49,7 @@ static void add_case(struct rb_device *device, const struct sums *s, int exponen
     assert_int_equal(*s->overflow, want_overflow);
 }
 
-/* To the bit: this is what makes sums equal everywhere. */
+/* Equal to the bit: this is what makes sums equal everywhere. */
 void fixed_sums_are_the_references(void **state)
 {
     static const int exponents[] = {-240, -20, 0, 3, 24, 31, 127, 252};
@@ -149,7 +149,7 @@ static void finish(struct rb_device *device, struct trained *t)
     free(t);
 }
 
-/* What the last update said of them, [0], and freed. */
+/* squares[0]: the squares of the last update.  Frees `squares`. */
 static void check_squares(struct rb_device *device, const struct trained *t, double *squares)
 {
     rb_fixed_squares(device, t->sum, WEIGHTS, EXPONENT, 1, &squares[1]);

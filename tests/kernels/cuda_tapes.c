@@ -16,7 +16,7 @@
 
 enum { TAPED = 3000 };
 
-/* What is done with each: dropout of x into y, a copy of y, which is doubled into z, z into sums
+/* What is done each time: dropout of x into y, a copy of y, which is doubled into z, z into sums
  * twice. */
 struct taped {
     struct rb_device *device;
@@ -64,7 +64,7 @@ static void taped_done(struct taped *t)
     rb_device_free(t->device, t->overflow);
 }
 
-/* The k-th time: another step, other exponents, other places and other weights. */
+/* The arguments of the k-th time: another step, other exponents, other places and other weights. */
 static struct rb_key taped_into(const struct taped *t, int k, struct rb_fixed into[2])
 {
     for (int i = 0; i < 2; i++)
@@ -107,7 +107,7 @@ static void taped_look(const struct taped *t, struct seen *seen)
     seen->overflow = *t->overflow;
 }
 
-/* Nothing that changes from one time to the next is kept on it. */
+/* A tape keeps nothing that changes from one time to the next. */
 void a_tape_does_what_asking_does(void **state)
 {
     static struct seen asked, played;
@@ -144,7 +144,7 @@ void a_tape_does_what_asking_does(void **state)
     taped_done(&b);
 }
 
-/* One from or to the host is refused, and the device is none the worse. */
+/* A copy from or to the host is refused on a tape, and the device still works. */
 void a_copy_is_not_kept(void **state)
 {
     struct rb_device *device = *state;
@@ -166,7 +166,7 @@ void a_copy_is_not_kept(void **state)
     rb_device_free(device, x);
 }
 
-/* The switch that runs are compared by. */
+/* The switch by which runs are compared. */
 void tapes_can_be_unwanted(void **state)
 {
     struct rb_tape *tape = NULL;
@@ -180,7 +180,7 @@ void tapes_can_be_unwanted(void **state)
     a_tape_does_what_asking_does(state);
 }
 
-/* A mark says when what was asked for before it was done; on a tape there is none. */
+/* A mark tells when everything asked for before it was done; a tape takes no marks. */
 void marks_have_times(void **state)
 {
     struct rb_device *device = *state;
@@ -205,7 +205,7 @@ void marks_have_times(void **state)
     for (asked = 1; !rb_marks_reached(marks, 2); asked++)
         ;
     if (strstr(getenv("RUBATO_CUDA_MODULE") ? getenv("RUBATO_CUDA_MODULE") : "", "cuda-host"))
-        assert_true(asked > 1); /* who asks it is to wait a little */
+        assert_true(asked > 1); /* a caller that asks has to wait a little */
     assert_int_equal(rb_device_check(device, &why), 0);
     assert_int_equal(rb_tape_start(device, 0, &tape, &why), 0);
     rb_marks_set(marks, 0);

@@ -2,8 +2,8 @@
 /* The CUDA backend: here every case of every operator against the reference; the rest by subject in
  * cuda_*.c.
  *
- * It runs on what the module named by RUBATO_CUDA_MODULE sees: a GPU, or the host that stands in
- * for one (kernels/cuda/gpu_host.c).  Without any it is skipped. */
+ * It runs on the device of the module named by RUBATO_CUDA_MODULE: a GPU, or the host that stands
+ * in for one (kernels/cuda/gpu_host.c).  Without a module it is skipped. */
 #include "kernels/device.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/case.h"
@@ -86,7 +86,7 @@ static void fill(struct rb_device *device, const struct rb_case *c, uint64_t see
         rb_device_push(device, memory->block[k], memory->bytes[k]);
 }
 
-/* The host's side is made unlike anything first, so that it shows where it comes from. */
+/* The host's side is overwritten first, so that it shows where the numbers come from. */
 static void fetch(struct rb_device *device, struct memory *memory)
 {
     struct rb_why why = {{0}};
@@ -120,7 +120,7 @@ static double tolerance(const struct rb_call *call, const struct rb_tensor_type 
 
     bool attends = call->op == RB_OP_ATTENTION || call->op == RB_OP_ATTENTION_GRAD;
 
-    /* Rounded from such numbers; in attention also on the way. */
+    /* Rounded from numbers like these; in attention also on the way. */
     if ((type->dtype == RB_BF16 && kind != RB_KIND_MOVE) ||
         (attends && call->in[0].dtype == RB_BF16))
         return 1.0 / 128;
@@ -131,7 +131,7 @@ static double tolerance(const struct rb_call *call, const struct rb_tensor_type 
     return type->dtype == RB_F64 && kind != RB_KIND_LOSS ? 2e-15 : 4e-6;
 }
 
-/* Activations in blocks of channels, and most numbers of 16 bits, are the CPU's alone. */
+/* Only CPUs take activations in blocks of channels, and most numbers of 16 bits. */
 static bool is_refused(struct rb_device *device, const struct rb_case *c)
 {
     struct rb_kernel *kernel;

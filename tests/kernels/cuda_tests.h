@@ -5,10 +5,10 @@
 
 #include "kernels/device.h"
 
-void *cuda_get(struct rb_device *device, size_t bytes); /* or the test has failed */
+void *cuda_get(struct rb_device *device, size_t bytes); /* the memory; the test fails without it */
 
-/* A kernel by its case (case.h), which is not one that is refused; and is what it makes the
- * reference's, wherever it lies? */
+/* A kernel by its case (case.h), which must not be refused; and a check that its results are those
+ * of the reference, wherever its tensors lie. */
 struct rb_kernel *cuda_prepare(struct rb_device *device, const char *text);
 void cuda_check(struct rb_device *device, struct rb_kernel *kernel, const char *text,
                 uint64_t seed);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door itself: kinds, memory, what is refused and how, and values that have no answer. */
+/* The device interface itself: kinds, memory, what is refused and how, and values that have no
+ * answer. */
 #include "kernels/device.h"
 #include "tests/kernels/case.h"
 #include "tests/kernels/setup.h"
@@ -21,7 +22,7 @@
 
 static int refused_advice, refused_with; /* 0: none is */
 
-/* In front of the system's. */
+/* Called in place of the system's. */
 int madvise(void *memory, size_t bytes, int advice)
 {
     if (!refused_with || advice != refused_advice)
@@ -43,7 +44,7 @@ static void kinds_are_named(void **state)
     assert_ptr_equal(rb_device_numeric_class("cpu"), rb_device_numeric_class("cpu"));
 }
 
-/* Beside this program there is none, in whatever build. */
+/* There is no module beside this program, in any build. */
 static void without_a_module(void **state)
 {
     struct rb_device *device;
@@ -75,7 +76,7 @@ static void memory_is_zeroed_and_aligned(void **state)
     rb_device_free(*state, NULL);
 }
 
-/* Of [first, end), how much is in memory? */
+/* How much of [first, end) is in memory? */
 static size_t resident(const uint8_t *first, const uint8_t *end)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 0;
@@ -110,8 +111,8 @@ static void memory_takes_room_where_it_is_written(void **state)
     rb_device_free(*state, memory);
 }
 
-/* Of a file that others can map, too: once there is not enough memory to take pages out of it, or
- * ever, on a system that cannot (gVisor). */
+/* Also memory of a file that others can map: when there is not enough memory once to take pages out
+ * of the file, or never, on a system that cannot do that (gVisor). */
 static void memory_is_zero_again_whatever_is_refused(void **state)
 {
     enum { PART = 4 << 20, WHOLE = 2 * PART };
@@ -139,7 +140,7 @@ static void memory_is_zero_again_whatever_is_refused(void **state)
     }
 }
 
-/* Where little is expected, a byte takes a page and not a large one. */
+/* Where little is expected, a byte takes a small page and not a large one. */
 static void memory_is_taken_as_expected(void **state)
 {
     enum { PAGE = 2 << 20, WHOLE = 4 * PAGE, LITTLE = 64 << 10 };
@@ -307,7 +308,7 @@ static void run(struct rb_device *device, const char *text, const void *const *i
     rb_kernel_free(kernel);
 }
 
-/* What has no answer shows as NaN and touches nothing else. */
+/* A value without an answer shows as NaN and touches nothing else. */
 static void what_is_outside_shows(void **state)
 {
     const float x[6] = {1, 2, 3, 4, 5, 6};
@@ -371,9 +372,8 @@ static void nan_is_not_hidden(void **state)
     assert_true(isnan(y[0]) && isnan(y[1]) && y[2] == 2);
 }
 
-/* Row i of 100 shows i + 1 of its elements: what it makes of them is, to the bit, what a row of so
- * many makes; the others are 0.  One in which nothing shows has no answer, nor has one with a NaN.
- */
+/* Row i of 100 shows i + 1 of its elements: their results are, to the bit, those of a row of that
+ * length; the others are 0.  A row that shows nothing has no answer, nor has one with a NaN. */
 static void masked_ends_of_rows_are_nothing(void **state)
 {
     enum { N = 100 };
@@ -394,7 +394,7 @@ static void masked_ends_of_rows_are_nothing(void **state)
     }
     for (int j = 0; j < N; j++)
         assert_true(isnan(y[N * N + j]));
-    x[3] = NAN; /* among what is masked, near the start and near the end */
+    x[3] = NAN; /* among masked elements, near the start and near the end */
     x[N + 90] = NAN;
     run(*state, "Softmax f32[2,100] > f32[2,100] axis=1", (const void *[]){x}, (void *[]){y});
     for (int j = 0; j < 2 * N; j++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several runs of a product at once: the bits of one after the other. */
+/* Several runs of a product at once: the same bits as one after the other. */
 #include "base/sanitized.h"
 #include "kernels/backend.h"
 #include "kernels/device.h"
@@ -19,12 +19,12 @@ enum { STRIDE = RB_SANITIZED ? RB_KERNEL_EACH - 1 : 1 }; /* of how many at once 
 
 struct shape {
     int64_t m, n, k;
-    bool turned; /* the second factor */
+    bool turned; /* turned: the second factor is transposed */
     bool bias;
 };
 
 /* Rows, samples, mixtures, whole tiles and parts of them, one row more than a kernel takes, and
- * what is oneDNN's. */
+ * shapes that oneDNN computes. */
 static const struct shape shapes[] = {
     {16, 128, 64, true, true},   {5, 67, 77, true, false},      {1, 70, 130, true, true},
     {8, 1024, 512, false, true}, {17, 1100, 600, false, false}, {64, 530, 1030, false, true},
@@ -48,7 +48,7 @@ static float *numbers(struct rb_device *device, int64_t n, uint32_t *seed)
     return memory;
 }
 
-/* To bfloat16, where they are. */
+/* Round to bfloat16, in place. */
 static void narrow(float *numbers, int64_t n)
 {
     uint16_t *to = (uint16_t *)numbers;
@@ -101,8 +101,8 @@ static struct rb_kernel *product(struct rb_device *device, const struct shape *s
     return prepare(device, &call);
 }
 
-/* Of weights that all share; or of a second factor and a bias of each run's own, as where those are
- * made from samples. */
+/* Products with weights that all runs share; or (own) with a second factor and a bias of each run's
+ * own, as where those are made from samples. */
 static void products_at_once(void **state, enum rb_dtype factors, bool own)
 {
     for (size_t i = 0; i < RB_COUNT(shapes); i++) {
@@ -214,7 +214,7 @@ static void into_of(struct sums *sums, int exponent, bool fresh,
     }
 }
 
-/* Whatever the exponent, one of the runs with a guest in it. */
+/* Sums at all exponents, with a guest in one of the runs. */
 static void check_sums(struct rb_device *device, enum rb_dtype factor, int64_t depth, bool turn,
                        float guest)
 {

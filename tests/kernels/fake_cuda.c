@@ -20,7 +20,7 @@ void fake_cuda_start(int fails)
     fake_cuda = (struct fake_cuda){.fails = fails};
 }
 
-/* An error stays until it is asked for, as CUDA's do. */
+/* An error stays until it is asked for, as in CUDA. */
 static cudaError_t say(cudaError_t err)
 {
     if (err != cudaSuccess)
@@ -33,7 +33,7 @@ static cudaError_t answer(void)
     return say(++fake_cuda.calls == fake_cuda.fails ? cudaErrorUnknown : cudaSuccess);
 }
 
-/* Whether it is there, for what has to be given back. */
+/* Make a thing that has to be given back, and count it. */
 static cudaError_t make(void *ret, int *count)
 {
     void *thing = (void *)(uintptr_t)64;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A library that does nothing, at once: one rank's sums are what it has. */
+/* A library that does nothing, at once: with one rank, sums are what it has. */
 #include "tests/kernels/fake_cuda.h"
 
 #include <cuda_runtime_api.h>
@@ -11,7 +11,7 @@
 
 CALL struct fake_nccl fake_nccl;
 
-/* The header says nothing of their arguments. */
+/* The header does not declare their arguments. */
 ncclResult_t ncclGroupStart(void);
 ncclResult_t ncclGroupEnd(void);
 

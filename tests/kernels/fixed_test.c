@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What fixed-point sums promise: order does not matter, and nothing is lost unseen. */
+/* What fixed-point sums promise: order does not matter, and nothing is lost unnoticed. */
 #include "kernels/device.h"
 #include "kernels/reference/reference.h"
 #include "tests/kernels/setup.h"
@@ -38,7 +38,7 @@ static int32_t one(struct rb_device *device, float g, int32_t limit, bool *overf
     return sum.value[0];
 }
 
-/* Setting is adding to zeros: also where summands are clamped, or no numbers. */
+/* Setting is adding to zeros, also where summands are clamped or are NaN. */
 static void setting_forgets_what_was_there(void **state)
 {
     static const int exponents[] = {10, 31, -3};
@@ -138,7 +138,7 @@ static void limit_clamps_and_flags(void **state)
     assert_true(overflow);
 }
 
-/* A NaN adds nothing and raises no flag, but `largest` tells; also from the middle of a vector. */
+/* A NaN adds nothing and raises no flag, but `largest` shows it; also in the middle of a vector. */
 static void nan_shows(void **state)
 {
     for (int at = 0; at < 70; at += 23) {
@@ -156,8 +156,8 @@ static void nan_shows(void **state)
     }
 }
 
-/* Numbers that sit on every edge: ties, the limit and its neighbours, what int32 cannot hold,
- * denormals, infinities, NaNs; the rest are any bits at all or ordinary. */
+/* Numbers on every edge: ties, the limit and its neighbours, what int32 cannot hold, denormals,
+ * infinities, NaNs; the rest are arbitrary bits, or ordinary numbers. */
 static float edge(uint32_t *seed, int exponent, int32_t limit)
 {
     const float one = ldexpf(1.0f, -exponent), sign = setup_draw(seed) < 0 ? -1.0f : 1.0f;
@@ -186,9 +186,9 @@ static float edge(uint32_t *seed, int exponent, int32_t limit)
     }
 }
 
-/* Whole against the reference, and against one number at a time: each is then alone when it is
- * asked whether it needs a clamp.  `tame`: edges only here and there, so that there are stretches
- * that need none beside ones that do. */
+/* The whole against the reference, and against one number at a time: then each number is tested
+ * alone for whether it needs a clamp.  `tame`: edges only here and there, so that stretches that
+ * need no clamp lie beside others that do. */
 static void check_paths(struct rb_device *device, uint32_t *seed, float weight, int exponent,
                         int32_t limit, bool tame)
 {
@@ -242,7 +242,7 @@ static void every_path_gives_the_same_bits(void **state)
             }
 }
 
-/* Neighbours that need the clamp change nothing for those that do not. */
+/* Neighbours that need the clamp do not change those that do not need it. */
 static void company_does_not_matter(void **state)
 {
     static const float guests[] = {NAN, INFINITY, -INFINITY, 1e30f, 101.0f};

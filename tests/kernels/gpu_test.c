@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is made of errors of CUDA and NCCL, which are functions here that fail when told: none is
- * left behind for the next launch to find, and what may still be used is not given back.
+/* What becomes of errors of CUDA and NCCL, which are functions here that fail when told: no error
+ * is left behind for the next launch to find, and what may still be in use is not given back.
  *
  * The path of the NCCL that does nothing is this program's argument. */
 #include "kernels/cuda/gpu.h"
@@ -134,7 +134,7 @@ static void use_circle(struct rb_gpu *gpu)
     clean("rb_gpu_circle_leave");
 }
 
-/* Everything once. */
+/* Use everything once. */
 static void use_all(void)
 {
     struct rb_gpu_about about;
@@ -177,7 +177,7 @@ static void no_error_stays_behind(void **state)
     fake_cuda_start(0);
 }
 
-/* An end that is none. */
+/* Leave a circle in a way that does not end it properly. */
 static void leave_when(int answer, int busy, int streams, bool works)
 {
     struct rb_gpu_circle *circle;

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-/* The first float whose exponential is a normal number; below it rb_expf is 0. */
+/* The smallest float whose exponential is a normal number; below it rb_expf is 0. */
 static const float EXP_LEAST = -0x1.5d589ep+6f;
 
 static double sigmoid(double x)
@@ -62,8 +62,8 @@ static void errors_are_small(void **state)
     within("sigmoid", WORST(rb_sigmoidf, sigmoid, -80.0f, 80.0f), 3.0);
 }
 
-/* Denormal exponentials are 0 and normal ones are not, to the float; nothing in between comes out,
- * and what is lost is smaller than the smallest normal number. */
+/* Denormal exponentials are 0 and normal ones are not, exactly; no result lies in between, and what
+ * is lost is smaller than the smallest normal number. */
 static void small_exponentials_vanish(void **state)
 {
     const float below = nextafterf(EXP_LEAST, -INFINITY);
@@ -81,7 +81,7 @@ static void small_exponentials_vanish(void **state)
     assert_true(rb_float_bits(rb_expf(-INFINITY)) == 0 && isnan(rb_expf(-NAN)));
 }
 
-/* To the bit, down to where both are 0. */
+/* The same to the bit, down to where both are 0. */
 static void what_is_below_0_has_the_same_exponentials(void **state)
 {
     (void)state;
@@ -139,8 +139,8 @@ static float row_at(rb_point_row *row, float x)
     return out[7];
 }
 
-/* What is above 0 is off by a unit of its last place, or of x's; what is below by little of itself.
- */
+/* Results for x above 0 are off by a unit of their last place, or of x's; results below by a small
+ * part of themselves. */
 static void check_gelu(const char *name, rb_point_row *row, double (*want)(double), bool times_x)
 {
     for (uint64_t bits = 0; bits <= 0xffffffffu; bits += 40099) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Every operator of the table, on several shapes, against the reference; and again elsewhere in
- * memory and after other work, for the same bits. */
+ * memory and after other work, with the same bits. */
 #include "tests/kernels/case.h"
 #include "tests/kernels/chain.h"
 
@@ -71,9 +71,9 @@ static double tolerance(const struct rb_call *call, const struct rb_tensor_type 
 
     if ((call->op == RB_OP_ATTENTION || call->op == RB_OP_ATTENTION_GRAD) &&
         call->in[0].dtype == RB_BF16)
-        return 0x1p-7; /* of factors that are rounded on the way, too */
+        return 0x1p-7; /* its factors are rounded on the way, too */
     if (type->dtype == RB_BF16 && kind != RB_KIND_MOVE && call->op != RB_OP_CAST)
-        return 0x1p-8; /* the next one */
+        return 0x1p-8; /* to the next bfloat16 */
     if (type->dtype != RB_F32 && type->dtype != RB_F64)
         return 0;
     if (kind == RB_KIND_MOVE && call->op != RB_OP_GATHER_GRAD)
@@ -81,7 +81,7 @@ static double tolerance(const struct rb_call *call, const struct rb_tensor_type 
     return type->dtype == RB_F64 && kind != RB_KIND_LOSS ? 1e-15 : 4e-6;
 }
 
-/* Its numbers are its own: they stay when other cases come and go. */
+/* A case's seed follows from its text, so its numbers stay when other cases come and go. */
 static void run_case(struct rb_device *device, const char *text, struct rb_case c)
 {
     const uint64_t seed = rb_hash64(text, strlen(text)) % 1000;
@@ -142,8 +142,8 @@ static void every_case_agrees(void **state)
     rb_device_close(device);
 }
 
-/* Every product with factors of bfloat16, and with an output of it; as oneDNN has it, and with
- * float32 copies. */
+/* Every product with factors of bfloat16, and with an output of bfloat16; as oneDNN computes it,
+ * and with float32 copies. */
 static void products_of_bfloat(void **state)
 {
     struct rb_device *device;
@@ -169,8 +169,8 @@ static void products_of_bfloat(void **state)
     rb_device_close(device);
 }
 
-/* What rounding meets: halves, ends, NaN, the smallest; 16 of each in a row, as an instruction
- * takes them, and one of each. */
+/* Every kind of number that rounding meets: halves, ends, NaN, the smallest; 16 of each in a row,
+ * as an instruction takes them, and one of each. */
 static void bfloat_of_all_kinds(void **state)
 {
     static const uint32_t kinds[] = {0,          0x80000000, 0x3f808000, 0x3f818000, 0x3f808001,

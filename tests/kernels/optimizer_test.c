@@ -30,7 +30,7 @@ static void start(struct both *b)
     }
 }
 
-/* Gradients of step t: sums, and what they stand for under `scale`. */
+/* Gradients of step t: sums, and the numbers that they stand for under `scale`. */
 static void gradients(struct both *b, int t, float scale)
 {
     for (int i = 0; i < N; i++) {
@@ -71,7 +71,7 @@ static void sgd_case(struct rb_device *device, float momentum, bool nesterov, fl
         .lr = 0.02f, .momentum = momentum, .weight_decay = decay, .nesterov = nesterov};
 
     start(&b);
-    memset(b.m, 0xff, sizeof(b.m)); /* the first step does not read it */
+    memset(b.m, 0xff, sizeof(b.m)); /* the first step does not read m */
     for (int t = 1; t <= STEPS; t++) {
         gradients(&b, t, 0.5f);
         how.first = t == 1;
@@ -91,7 +91,7 @@ static void sgd_is_pytorchs(void **state)
     sgd_case(*state, 0.9f, true, 0.01f);
 }
 
-/* Whatever the factor, also one that is no power of two, or at the ends of a float's range. */
+/* For any factor, also one that is no power of two, or at the ends of a float's range. */
 static void gradients_are_rounded_once(void **state)
 {
     static const float scales[] = {1.0f, 0.0078125f, 0.01f, 3.0f};
@@ -116,7 +116,7 @@ static void gradients_are_rounded_once(void **state)
         }
 }
 
-/* The bits that they have alone, wherever a run of sums ends. */
+/* Squares have the bits that they have alone, wherever a run of sums ends. */
 static void squares_come_on_the_way(void **state)
 {
     enum { MOST = 2100 };
@@ -157,7 +157,7 @@ static void cut(int32_t whole, uint32_t i, int32_t *parts[RB_VIEWS_RANKS])
 
 enum { PARTED = 700, PARTED_WAYS = 4 };
 
-/* The squares on the way; 0 of what has none. */
+/* Returns the squares that come on the way; 0 where there are none. */
 static double apply(struct rb_device *device, int way, float (*to)[PARTED], struct rb_sums sums,
                     size_t n)
 {
@@ -179,7 +179,7 @@ static double apply(struct rb_device *device, int way, float (*to)[PARTED], stru
     return squares;
 }
 
-/* What sums in several parts come to has the bits of the same in one. */
+/* Sums in several parts give the same bits as the same sums in one. */
 static void parts_are_added_up(void **state)
 {
     static const size_t lengths[] = {1, 127, 128, 129, PARTED};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products that go into fixed-point sums without being written: the same bits as if they had been.
- */
+/* Products that go into fixed-point sums without being written: the same bits as if they had
+ * been. */
 #include "kernels/backend.h"
 #include "kernels/device.h"
 #include "tests/kernels/setup.h"
@@ -39,7 +39,7 @@ static void fill(const struct shape *shape)
         b[i] = setup_draw(&seed);
 }
 
-/* What a kernel for such factors takes: all of a and b, or their copies. */
+/* The factors that a kernel of this type takes: all of a and b, or their copies. */
 static const void *const *factors_of(enum rb_dtype dtype)
 {
     static const void *const wide[] = {a, b}, *const narrow[] = {narrow_a, narrow_b};
@@ -51,7 +51,7 @@ static const void *const *factors_of(enum rb_dtype dtype)
     return dtype == RB_BF16 ? narrow : wide;
 }
 
-/* The kernel, or NULL where this processor has none that sums. */
+/* The kernel, or NULL where this processor has no kernel that sums. */
 static struct rb_kernel *prepare(struct rb_device *device, const struct shape *shape,
                                  enum rb_dtype factors)
 {
@@ -121,7 +121,7 @@ static void check(struct rb_device *device, struct rb_kernel *kernel, const void
     assert_int_equal(once.overflow, twice.overflow);
 }
 
-/* Exponents at which nothing, all and some overflow; factors that are no numbers. */
+/* Exponents at which nothing, all and some overflow; factors that are NaN. */
 static void check_both_ways(struct rb_device *device, const struct shape *shape,
                             enum rb_dtype factors)
 {
@@ -166,7 +166,8 @@ static float flushed(float x)
     return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
 }
 
-/* An element as a chain; of bfloat16 as processors do it in pairs, the second first. */
+/* An element as a chain; with bfloat16 in pairs, as processors do it, the second of a pair
+ * first. */
 static float chain_of(const struct shape *shape, enum rb_dtype factors, int64_t i, int64_t j)
 {
     const int64_t end = factors == RB_BF16 ? (shape->k + 1) / 2 * 2 : shape->k;
@@ -187,7 +188,7 @@ static float chain_of(const struct shape *shape, enum rb_dtype factors, int64_t 
     return chain;
 }
 
-/* Each element is its own chain, whatever stands beside it. */
+/* Each element is its own chain, whatever lies beside it. */
 static void check_chains(struct rb_device *device, const struct shape *shape, enum rb_dtype factors,
                          float guest, float scale)
 {
@@ -217,7 +218,7 @@ static void elements_are_chains(void **state)
     check_chains(*state, &deep, RB_F32, 1, 1);
 }
 
-/* As far as that is known of this processor: others copy. */
+/* Where this processor is known to have it: others copy. */
 static void elements_of_bfloat_are_chains(void **state)
 {
     if (!strstr(rb_cpu_numeric_class(), "avx512_core_bf16") ||
@@ -229,7 +230,7 @@ static void elements_of_bfloat_are_chains(void **state)
         check_chains(*state, &shapes[s], RB_BF16, NAN, 1);
         check_chains(*state, &shapes[s], RB_BF16, -INFINITY, 1);
         check_chains(*state, &shapes[s], RB_BF16, 1e-39f, 1);
-        check_chains(*state, &shapes[s], RB_BF16, 1, 0x1p-122f); /* much that is made is flushed */
+        check_chains(*state, &shapes[s], RB_BF16, 1, 0x1p-122f); /* many results are flushed */
     }
 }
 

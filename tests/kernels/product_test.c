@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Products of blocks: each element is one chain in the order of k and then the bias, whichever way
- * the factors lie, however many blocks there are, and whatever stands beside it. */
+ * the factors lie, however many blocks there are, and whatever lies beside it. */
 #include "kernels/backend.h"
 #include "kernels/device.h"
 #include "tests/kernels/setup.h"
@@ -153,7 +153,7 @@ static void elements_are_chains(void **state)
         }
 }
 
-/* Of a batch, what is masked is left out, and the bits are those of the whole. */
+/* In a batch, masked elements are left out, and the bits are those of the whole product. */
 static void masked_elements_are_chains(void **state)
 {
     static const struct shape masked[] = {
@@ -173,7 +173,7 @@ static void masked_elements_are_chains(void **state)
         }
 }
 
-/* It is left out: what it would be multiplied with is not looked at. */
+/* Masked elements are left out: what they would be multiplied with is not read. */
 static void what_is_masked_is_not_multiplied(void **state)
 {
     enum { N = 128, COLUMNS = 16, FIRST = 10, NEAR = 10 };

@@ -26,7 +26,7 @@ static uint64_t mix64(uint64_t z)
     return z ^ (z >> 31);
 }
 
-/* Random123's known answer for this generator, so that its header is what we think it is. */
+/* Random123's known answer for this generator, to show that its header is the expected one. */
 static void random123_gives_its_known_answer(void **state)
 {
     philox4x32_ctr_t counter = {{0xffffffff, 0xffffffff, 0xffffffff, 0xffffffff}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels need beside their tensors while they run: one room for all of a device's, which
- * moves where a later kernel needs a larger one. */
+/* Memory that kernels need beside their tensors while they run: one room for all kernels of a
+ * device, which moves where a later kernel needs a larger one. */
 #include "base/sanitized.h"
 #include "kernels/device.h"
 #include "tests/kernels/case.h"
@@ -19,8 +19,8 @@
 
 #include <cmocka.h>
 
-/* Row-major, so that oneDNN turns them around: the second needs a larger room, the third has pads
- * where the others have numbers. */
+/* Row-major, so that oneDNN reorders them: the second needs a larger room, the third has pads where
+ * the others have numbers. */
 static const char *const convolutions[] = {
     "Conv f32[2,16,12,12] f32[16,16,3,3] - > f32[2,16,12,12] pads=1,1,1,1",
     "Conv f32[4,32,32,32] f32[32,32,3,3] - > f32[4,32,32,32] pads=1,1,1,1",
@@ -35,7 +35,7 @@ struct convolution {
     struct rb_kernel *kernel;
 };
 
-/* With so many bytes so far behind the output for it to use. */
+/* With `spared` bytes to use, `far` behind the output. */
 static void prepare_with(struct rb_device *device, const char *text, size_t spared, ptrdiff_t far,
                          struct convolution *conv)
 {
@@ -131,7 +131,8 @@ static void many_need_no_more_than_one(void **state)
     }
     more = allocated() - before;
     tensor = rb_case_bytes(&convs[0].c.in[0]);
-    /* Their own tensors come from the heap as well; a room each would be two tensors or more. */
+    /* The kernels' own tensors come from the heap as well; a room each would be two tensors or
+     * more. */
     if (more > (MANY - 1) * (2 * tensor + tensor / 2))
         fail_msg("%d convolutions more take %zu bytes, their tensors %zu", MANY - 1, more,
                  (MANY - 1) * 2 * tensor);
@@ -139,8 +140,8 @@ static void many_need_no_more_than_one(void **state)
         done(*state, &convs[i]);
 }
 
-/* A convolution that is given what it needs takes nothing else; one that is given less, or needs
- * but little, leaves that alone. */
+/* A convolution that is given the memory that it needs takes no other; one that is given less, or
+ * needs but little, leaves that memory alone. */
 static void it_takes_what_is_spared(void **state)
 {
     enum { FAR = 4 << 20, SPARED = 16 << 20, SCANTY = 1 << 16 };
@@ -182,7 +183,7 @@ static void it_takes_what_is_spared(void **state)
     }
 }
 
-/* So that the process has no more memory than now; returns what it had. */
+/* Allow the process no more memory than it has now; returns the limit before. */
 static struct rlimit limit_memory(void)
 {
     FILE *file = fopen("/proc/self/statm", "r");
@@ -198,7 +199,8 @@ static struct rlimit limit_memory(void)
     return before;
 }
 
-/* What was freed before, in pieces of 64 KB: each holds the address of the one before. */
+/* Take what was freed before, in pieces of 64 KB: each piece holds the address of the one
+ * before. */
 static void **take_the_rest(void)
 {
     void **last = NULL, **piece;
@@ -220,7 +222,8 @@ static void give_back(void **last)
     }
 }
 
-/* Products of oneDNN's get memory as they run: without, the device says so, until it is closed. */
+/* Products of oneDNN get memory as they run: without it the device reports that, until it is
+ * closed. */
 static void without_memory_it_is_said(void **state)
 {
     static const char text[] = "MatMul f32[1024,1024] f32[1024,1024] > f32[1024,1024]";
@@ -233,7 +236,7 @@ static void without_memory_it_is_said(void **state)
     int err;
 
     (void)state;
-    if (RB_SANITIZED) /* it has memory of its own */
+    if (RB_SANITIZED) /* a sanitizer has memory of its own */
         skip();
     want = alone(text, &bytes);
     assert_int_equal(rb_device_open("cpu", 0, &device, &why), 0);

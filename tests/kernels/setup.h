@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of kernels begin with: a core as the group's state, and numbers. */
+/* What tests of kernels start with: a core as the group's state, and numbers. */
 #ifndef RB_TESTS_KERNELS_SETUP_H
 #define RB_TESTS_KERNELS_SETUP_H
 
@@ -9,7 +9,7 @@
 int setup_core(void **state);
 int setup_done(void **state);
 
-/* The next of a fixed sequence, in [-1, 1). */
+/* The next number of a fixed sequence, in [-1, 1). */
 float setup_draw(uint32_t *seed);
 
 #endif

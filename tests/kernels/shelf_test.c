@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shelves between two processes: what is put there is taken, whoever ends first; what is none is
- * refused, and nothing is left behind.
+/* Shelves between two processes: what one puts there the other takes, whichever ends first; an
+ * address that is none is refused, and nothing is left behind.
  *
  * The owner is this program once more, told what to do by a socket.  Devices are those of the
- * module named by RUBATO_CUDA_MODULE: the owner's is the last, the taker's the first.  Without any
- * it is skipped. */
+ * module named by RUBATO_CUDA_MODULE: the owner's is the last, the taker's the first.  Without a
+ * module the test is skipped. */
 #include "kernels/device.h"
 
 #include <dirent.h>
@@ -35,7 +35,7 @@ static uint32_t number(uint32_t seed, uint32_t i)
 
 enum order { PUT = 1, CLOSE };
 
-/* For a machine's table (tests/gpu/run), and whoever looks why it is skipped. */
+/* For a machine's table (tests/gpu/run), and for a reader who asks why the test is skipped. */
 static void say_none(const char *why)
 {
     printf("TABLE   no shelves here: %s\n", why);
@@ -114,7 +114,7 @@ static struct owner start(uint8_t ret_address[RB_SHELF_ADDRESS])
     close(fds[1]);
     owner.fd = fds[0];
     got = read(owner.fd, ret_address, RB_SHELF_ADDRESS);
-    if (got == 0 && getenv("RUBATO_TEST_GPUS")) /* it has said why */
+    if (got == 0 && getenv("RUBATO_TEST_GPUS")) /* the owner has said why */
         skip();
     assert_int_equal(got, RB_SHELF_ADDRESS);
     return owner;
@@ -155,8 +155,8 @@ static int close_device(void **state)
     return 0;
 }
 
-/* Two that have no way to each other; and machines of which one is tried may refuse what we test
- * on. */
+/* Two devices may have no way to each other; and a machine that is being tried may refuse what this
+ * test needs. */
 static bool has_no_way(const char *why)
 {
     return strstr(why, "this GPU cannot reach") ||
@@ -189,7 +189,7 @@ static void expect_refused(struct rb_device *device, const void *address, size_t
     assert_int_equal(rb_device_check(device, &why), 0);
 }
 
-/* In other pieces than it was put. */
+/* Takes in other pieces than were put. */
 static void expect(struct rb_device *device, struct rb_shelf *shelf, uint32_t seed)
 {
     uint32_t *memory = rb_device_alloc(device, BYTES);
@@ -256,7 +256,7 @@ static void it_outlives_its_owner(void **state)
     rb_shelf_close(shelf);
 }
 
-/* Whatever comes other than it lies there shows before anything is taken. */
+/* Memory that arrives other than it lies there is noticed before anything is taken. */
 static void what_is_read_wrongly_is_refused(void **state)
 {
     uint8_t address[RB_SHELF_ADDRESS];
@@ -268,7 +268,7 @@ static void what_is_read_wrongly_is_refused(void **state)
     end(&owner, 0);
 }
 
-/* pid, descriptor, bytes, word: another number in each of them. */
+/* pid, descriptor, bytes, word: each of them wrong in turn. */
 static void what_is_none_is_refused(void **state)
 {
     uint8_t address[RB_SHELF_ADDRESS];

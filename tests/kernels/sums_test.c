@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products that go into fixed-point sums from registers, of whatever shapes and numbers: the bits
- * of writing each and adding it.  And several at once: the bits of one after the other. */
+/* Products that go into fixed-point sums from registers, of any shapes and numbers: the same bits
+ * as writing each and adding it.  And several at once: the same bits as one after the other. */
 #include "kernels/backend.h"
 #include "kernels/device.h"
 #include "tests/kernels/setup.h"
@@ -21,16 +21,16 @@ struct trial {
     uint32_t number, seed;
     int64_t batch, m, n, k; /* batch 0: no such axis */
     bool turn_a, turn_b, bfloat;
-    int offset; /* of all that is read and written, in elements */
+    int offset; /* of everything that is read and written, in elements */
     int runs, kind;
-    bool fresh, shared; /* shared: all runs say in one place what was largest, and beyond */
-    bool weight_of_all; /* the second factor of the first run is everyone's */
+    bool fresh, shared; /* shared: all runs report to one place what was largest, and overflow */
+    bool weight_of_all; /* all runs have the second factor of the first */
     float weight[EACH];
     int exponent;
     int32_t limit;
 };
 
-/* Of each run. */
+/* One for each run. */
 static _Alignas(64) float left[EACH][LEFT + SLACK], right[EACH][RIGHT + SLACK];
 static _Alignas(64) uint16_t narrow_left[EACH][LEFT + SLACK], narrow_right[EACH][RIGHT + SLACK];
 static _Alignas(64) float alone[EACH][OUT + SLACK], at_once[EACH][OUT + SLACK];
@@ -183,7 +183,7 @@ static int64_t elements(const struct trial *t)
     return (t->batch ? t->batch : 1) * t->m * t->n;
 }
 
-/* Equal, or no numbers both: which of several comes through is not said. */
+/* Equal, or both NaN: which of several NaNs comes through is not defined. */
 static bool agree(float a, float b)
 {
     return memcmp(&a, &b, sizeof a) == 0 || (isnan(a) && isnan(b));
@@ -207,7 +207,7 @@ static void check_runs(struct rb_kernel *kernel, const struct trial *t)
                 broken(t, "runs at once are others");
 }
 
-/* What each element is: a rounding a step, in the order of k. */
+/* Each element is a chain: one rounding a step, in the order of k. */
 static void check_chains(const struct trial *t)
 {
     for (int e = 0; e < t->runs && !t->batch && !t->bfloat; e++)
@@ -267,7 +267,7 @@ static void assert_alike(const struct trial *t, const struct sums *got, const st
         broken(t, "a sum is another");
 }
 
-/* Behind check_runs, which wrote them. */
+/* Call after check_runs, which wrote `alone`. */
 static void check_sums(struct rb_device *device, struct rb_kernel *kernel, const struct trial *t)
 {
     static struct sums written, each, all;
@@ -292,7 +292,7 @@ static void check_sums(struct rb_device *device, struct rb_kernel *kernel, const
     assert_alike(t, &all, &written);
 }
 
-/* Most of them where some are beyond the limit, and some not. */
+/* In most trials, choose an exponent at which some sums are beyond the limit, and some not. */
 static void find_limit(struct trial *t)
 {
     float largest = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Products of one's own on processors with AVX-512: each element is one chain of multiply-adds in
+/* Rubato's own products on processors with AVX-512: each element is one chain of multiply-adds in
  * the order of k, whichever kernel makes it, in however many tiles, panels and blocks. */
 #include "kernels/backend.h"
 #include "kernels/device.h"
@@ -20,8 +20,9 @@ struct shape {
     bool turned_a, turned_b, bias;
 };
 
-/* Few samples, mixtures, samples of a large weight, outer products, and many rows: of these whole
- * groups and some rows more, columns that are no vector, panels of one to three, several blocks. */
+/* Few samples, mixtures, samples of a large weight, outer products, and many rows: of the last,
+ * whole groups and some rows more, columns that are no vector, panels of one to three, several
+ * blocks. */
 static const struct shape shapes[] = {
     {12, 33, 78, false, true, true},      {64, 130, 130, false, true, false},
     {200, 10, 70, false, true, true},     {500, 70, 10, false, false, true},
@@ -35,7 +36,7 @@ static const struct shape shapes[] = {
     {397, 49, 1021, true, false, false},  {450, 35, 1400, true, true, true},
 };
 
-/* What is one more of bfloat16 alone. */
+/* Further shapes for bfloat16 alone. */
 static const struct shape shapes_of_pairs[] = {
     {65, 50, 64, false, false, true},
     {131, 600, 1030, false, false, false},
@@ -78,7 +79,7 @@ static struct rb_kernel *prepare(struct rb_device *device, const struct shape *s
     return kernel;
 }
 
-/* n numbers as they are kept, and as they are. */
+/* n numbers as they are stored, and as floats. */
 static void *draw(struct rb_device *device, enum rb_dtype dtype, int64_t n, uint32_t *seed,
                   float *ret)
 {
@@ -98,7 +99,7 @@ static void *draw(struct rb_device *device, enum rb_dtype dtype, int64_t n, uint
     return memory;
 }
 
-/* Of pairs the second is first; an odd k has a zero behind its last. */
+/* The second of a pair comes first; an odd k has a zero after its last. */
 static float chain(const struct shape *s, enum rb_dtype factors, const float *a, const float *b,
                    int64_t i, int64_t j)
 {
@@ -157,7 +158,7 @@ static void elements_are_chains(void **state)
         check(*state, &shapes[i], RB_F32);
 }
 
-/* Where pairs have an instruction that is the fastest. */
+/* Where the instruction for pairs is the fastest way. */
 static void elements_of_bfloat_are_chains(void **state)
 {
     if (!has("avx512_core_bf16") || has("bf16-as-fp32"))

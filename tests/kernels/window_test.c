@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Walking the kernel elements of a window finds those that matter, all of them, and quickly. */
+/* Walking the kernel elements of a window finds all those that matter, and quickly. */
 #include "kernels/window.h"
 
 #include <stdarg.h>
