@@ -23,7 +23,7 @@ struct check {
     struct rb_device *device;
     struct rb_program *ready;
     struct rb_program_memory memory;
-    float *gradient, *direction, *weights; /* as the flat state */
+    float *gradient, *direction, *weights; /* laid out as the flat state */
     uint64_t seed;
 };
 
@@ -50,7 +50,7 @@ static void lower(struct check *check, const struct rb_graph *graph)
     check->program = check->model->programs[0];
 }
 
-/* The initializers' contents, where the variables lie. */
+/* The initializers' contents, put where the variables lie. */
 static void fill_state(struct check *check, const struct rb_graph *graph)
 {
     size_t n = 0;
@@ -155,8 +155,8 @@ static double slope(struct check *check, const Rb__Variable *variable, float eps
     return (loss[1] - loss[0]) / (2.0 * (double)eps);
 }
 
-/* What rounding of the loss makes of a slope that is nought (a bias in front of a batch norm),
- * times the size of the step. */
+/* What rounding of the loss adds to a slope that is 0 (a bias in front of a batch norm), times the
+ * size of the step. */
 static const double noise = 2e-6;
 
 static void check_variable(struct check *check, const char *what, const Rb__Variable *variable,
@@ -171,7 +171,7 @@ static void check_variable(struct check *check, const char *what, const Rb__Vari
     }
     if (length == 0)
         fail_msg("%s: the gradient of %s is zero", what, variable->name);
-    /* Where a relu or a pool has its kink within the step, a shorter step has not. */
+    /* Where a relu or a pool has its kink within the step, a shorter step may avoid it. */
     for (int shorter = 0; shorter < 3; shorter++, eps /= 8) {
         measured = slope(check, variable, eps);
         if (fabs(measured - expected) <= 0.02 * sqrt(length) + noise / (double)eps)

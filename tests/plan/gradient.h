@@ -12,8 +12,8 @@
  * the graph; the loss. */
 double gradient_check(const char *what, struct rb_graph *graph, float eps);
 
-/* In double precision, too, of an output: the loss is the sum of y times fixed numbers, so that
- * every element of dy is another one.  Takes the graph. */
+/* In double precision, too, the gradient of an output: the loss is the sum of y times fixed
+ * numbers, so that every element of dy differs.  Takes the graph. */
 void gradient_check_output(const char *what, struct tiny *tiny, struct rb_value *y);
 
 /* Operators that a gradient went through so far. */

@@ -30,7 +30,7 @@ void unary(void **state)
     }
 }
 
-/* A step function passes nothing, and harms nothing beside it. */
+/* A step function passes no gradient, and does not harm the rules beside it. */
 void steps(void **state)
 {
     static const enum rb_op ops[] = {RB_OP_SIGN, RB_OP_FLOOR, RB_OP_CEIL, RB_OP_ROUND};
@@ -95,8 +95,8 @@ void power(void **state)
     }
 }
 
-/* Where base or exponent is 0, or both: the slope of x^0 is 0 for every x.  Beside it is another
- * one, so that the gradient is not 0 as a whole. */
+/* Base or exponent, or both, are 0: the slope of x^0 is 0 for every x.  Another base lies beside
+ * it, so that the gradient is not 0 as a whole. */
 void power_of_nothing(void **state)
 {
     static const struct {

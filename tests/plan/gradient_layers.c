@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradients of reductions, products and what layers are made of; test_gradient.c runs this. */
+/* The gradients of reductions, products and the operators of layers; test_gradient.c runs this. */
 #include "tests/plan/gradient.h"
 #include "tests/plan/gradient_tests.h"
 #include "tests/plan/tiny.h"
@@ -143,7 +143,7 @@ void frozen_norm(void **state)
         tiny_node(&tiny, RB_OP_BATCH_NORM_EVAL, "norm", 1, NULL, 1, &attribute, 5, in)->out[0]);
 }
 
-/* Of a weight that is standardized: they are computed from it. */
+/* A batch norm of a weight that is standardized: the statistics are computed from the weight. */
 void computed_norm(void **state)
 {
     const float epsilon = 1e-5f;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradients of whole models: built by hand with each loss, and as they come from a file;
+/* The gradients of whole models: built by hand with each loss, and imported from a file;
  * test_gradient.c runs this. */
 #include "base/buffer.h"
 #include "graph/autodiff/autodiff.h"
@@ -68,7 +68,7 @@ void layouts(void **state)
     assert_true(fabs(plain - blocked) <= 1e-5 * fabs(plain));
 }
 
-/* A model as it comes from a file: generated, imported, fused. */
+/* A model from a file: generated, imported, fused. */
 static struct rb_graph *imported(const char *kind, const char *const *settings, int n,
                                  const struct rb_loss_options *loss)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradients of operators that move elements, and compute none; test_gradient.c runs this. */
+/* The gradients of operators that only move elements; test_gradient.c runs this. */
 #include "tests/plan/gradient.h"
 #include "tests/plan/gradient_tests.h"
 #include "tests/plan/tiny.h"
@@ -51,7 +51,7 @@ void split_and_concat(void **state)
     struct rb_graph_attribute attribute = rb_attr_ints("axis", &axis, 1);
 
     (void)state;
-    for (int used = 2; used <= 3; used++) { /* a part that nobody uses has a gradient of zeros */
+    for (int used = 2; used <= 3; used++) { /* an unused part has a gradient of zeros */
         struct tiny tiny = tiny_new(1, true);
         struct rb_value *w = tiny_weight(&tiny, "w", TYPE(2, 6, 3), 0, 1);
         struct rb_value *v = tiny_weight(&tiny, "v", TYPE(2, 2, 3), 0, 1);

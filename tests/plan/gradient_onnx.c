@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The gradient of every ONNX operator that is said to have one: a table of cases; test_gradient.c
- * runs this. */
+/* The gradient of every ONNX operator that is documented to have one: a table of cases;
+ * test_gradient.c runs this. */
 #include "base/buffer.h"
 #include "graph/import/import.h"
 #include "graph/train.h"

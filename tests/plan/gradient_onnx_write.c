@@ -84,7 +84,7 @@ static void text_attribute(struct rb_writer *w, const char *key, const char *tex
     attribute->s.len = strlen(text);
 }
 
-/* Lists are those with a comma, and these. */
+/* Texts with a comma are lists, and so are these keys. */
 static bool is_list(const char *key, const char *text)
 {
     static const char *const lists[] = {"kernel_shape", "strides",        "pads",
@@ -160,7 +160,7 @@ static const char *write_sequence(struct rb_writer *w)
     return rb_writer_node(w, "SequenceAt", "y", s, rb_writer_constant_ints(w, "r", 1, &zero), NULL);
 }
 
-/* If true: then_branch is y = Tanh(a), of the graph around it. */
+/* If true: then_branch is y = Tanh(a), where a is of the outer graph. */
 static const char *write_if(struct rb_writer *w)
 {
     const char *a = rb_writer_weight(w, "a", 2, (int64_t[]){2, 3}, RB_INIT_UNIFORM, 1);
@@ -173,7 +173,7 @@ static const char *write_if(struct rb_writer *w)
     return "y";
 }
 
-/* Three rounds of h = a Tanh(h); y: all that Tanh gave. */
+/* Three rounds of h = a Tanh(h); y: all results of Tanh. */
 static const char *write_loop(struct rb_writer *w)
 {
     const char *a = rb_writer_weight(w, "a", 2, (int64_t[]){2, 3}, RB_INIT_UNIFORM, 1);

@@ -20,12 +20,12 @@ int jobs_open(void **state);
 int jobs_close(void **state);
 const char *jobs_folder(void);
 
-/* A further file there; as .npy, with the shape as Python writes it without parentheses. */
+/* A further file in the folder; as .npy, with the shape as Python writes it without parentheses. */
 void jobs_save(const char *name, const void *bytes, size_t size);
 void jobs_save_npy(const char *name, const char *descr, const char *shape, const void *bytes,
                    size_t size);
 
-/* Of text for gpt.onnx; of rows for mlp.onnx, with an evaluation. */
+/* Job files: on text for gpt.onnx; on rows for mlp.onnx, with an evaluation. */
 extern const char jobs_text[], jobs_rows[];
 
 /* Compile a job for devices of a numeric class, with overrides, which end with NULL. */
@@ -41,7 +41,7 @@ int jobs_compile(const char *job, const char *class, struct rb_compiled *ret, st
 
 #define MUST_COMPILE(job, ret, ...) MUST_COMPILE_FOR("test", job, ret, __VA_ARGS__)
 
-/* With an error whose text has `part`. */
+/* Compiling must fail with an error whose text has `part`. */
 #define MUST_REFUSE(code, part, job, ...)                                                          \
     do {                                                                                           \
         struct rb_why why_ = {0};                                                                  \
@@ -51,7 +51,7 @@ int jobs_compile(const char *job, const char *class, struct rb_compiled *ret, st
             fail_msg("'%s' does not say '%s'", why_.text, part);                                   \
     } while (0)
 
-/* With a note that has `part`; with none. */
+/* Compiling must give a note that has `part`; no note. */
 #define MUST_NOTE(part, job, ...)                                                                  \
     do {                                                                                           \
         struct rb_compiled compiled_;                                                              \

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The input of the first layer: channels that nobody sends. */
+/* The input of the first layer: channels that no layer sends. */
 static uint32_t channels(const struct net *net, uint32_t image)
 {
     return net->n ? net->layers[net->n - 1].filters : image;
@@ -143,7 +143,7 @@ static uint32_t normed(struct net *net, uint32_t from, uint32_t filters, uint32_
     return net->n++;
 }
 
-/* Their sum, filter by filter; `words` of each go on. */
+/* The sum of a and b, filter by filter; `words` of each filter go on. */
 static uint32_t sum(struct net *net, uint32_t a, uint32_t b, double words)
 {
     net->layers[net->n] = (struct rb_hypergraph_layer){

@@ -14,8 +14,8 @@ struct net {
     double parameters;
 };
 
-/* Sizes as they are published: 224 x 224 and 32 x 32 pixels; AlexNet without or with its groups;
- * the 3a block of GoogLeNet between two convolutions; ResNet-18, whose sums are layers too. */
+/* Published sizes: 224 x 224 and 32 x 32 pixels; AlexNet without or with its groups; the 3a block
+ * of GoogLeNet between two convolutions; ResNet-18, whose sums are layers too. */
 void net_vgg16(struct net *net);
 void net_vgg16_cifar(struct net *net);
 void net_alexnet(struct net *net, int grouped);

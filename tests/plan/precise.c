@@ -13,7 +13,7 @@
 
 struct precise {
     const struct rb_graph *graph;
-    void **data; /* by value: its elements; those of float32 are doubles */
+    void **data; /* by value: its elements; float32 elements are doubles here */
     double **gradient;
     uint64_t seed;
 };
@@ -144,8 +144,8 @@ static void check_variable(struct precise *precise, const char *what,
         length += gradient[j] * gradient[j];
     }
     length = sqrt(length);
-    /* A kink within the step is not within a shorter one; a smooth curve wants neither too long nor
-     * too short a step. */
+    /* A kink within the step is not within a shorter one; a smooth curve wants a step neither too
+     * long nor too short. */
     for (int shorter = 0; shorter < 3; shorter++, eps /= 10) {
         measured = slope(precise, variable, direction, eps);
         if (fabs(measured - expected) <= 1e-6 * length + 1e-8) {
@@ -157,7 +157,7 @@ static void check_variable(struct precise *precise, const char *what,
              variable->name, measured, expected, length);
 }
 
-/* Operators that a gradient goes through: they lie between a weight and the loss. */
+/* Operators that a gradient goes through lie between a weight and the loss. */
 static void mark_seen(const struct rb_graph *graph, bool *seen)
 {
     bool *from_weight = rb_alloc((size_t)graph->n_values + 1);

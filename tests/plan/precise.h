@@ -9,7 +9,7 @@
 /* For each trained variable of a differentiated graph: the slope of the loss along random
  * directions in that variable alone, against what the contributions say.  Ends the test where they
  * differ by more than a millionth of the gradient's length.  seen: by operator, becomes true for
- * those between a weight and the loss. */
+ * operators between a weight and the loss. */
 void precise_check(const char *what, const struct rb_graph *graph, bool *seen);
 
 #endif

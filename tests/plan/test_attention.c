@@ -12,17 +12,17 @@
 
 enum { BATCH = 2, HEADS = 3, STEPS = 5, EACH = 4 };
 
-/* What a test does unlike the plain form. */
+/* How a test differs from the plain form. */
 struct form {
     bool turned;      /* the keys come turned by the transpose that made heads of them */
     bool scaled_keys; /* and the scale is on both factors */
     bool divides;     /* by a number instead of times one */
     bool adds;        /* the mask is added; else it chooses */
-    bool inverted;    /* it says what is hidden */
+    bool inverted;    /* the mask tells what is hidden */
     bool drops;
-    bool looks_ahead; /* the mask hides something else */
-    bool unknown;     /* it is not known now */
-    bool read_twice;  /* somebody else wants the probabilities */
+    bool looks_ahead; /* the mask hides other keys */
+    bool unknown;     /* the mask is not known in advance */
+    bool read_twice;  /* another node reads the probabilities */
 };
 
 static struct rb_value *number(struct tiny *tiny, float x)
@@ -84,7 +84,7 @@ static void fuse(struct rb_graph *graph)
     rb_attentions_done(&attentions);
 }
 
-/* Fused as far as it goes. */
+/* The form, fused as far as it can be. */
 static struct tiny build(const struct form *form)
 {
     const int64_t axis = 3;
@@ -176,7 +176,7 @@ static void what_only_looks_like_it(void **state)
     }
 }
 
-/* Queries of a few numbers for so many keys; causal: of as many. */
+/* Does fusing pay for a few queries over so many keys, or (causal) for as many queries as keys? */
 static bool pays(int64_t keys, bool causal)
 {
     static const int64_t last[] = {0, 2, 1}, axis = 2;

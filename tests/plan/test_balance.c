@@ -46,7 +46,7 @@ static void test_equal(void **state)
         }
 }
 
-/* Nobody can do better: every other way to hand out the same total ends no earlier. */
+/* No shares can do better: every other way to hand out the same total ends no earlier. */
 static void test_best(void **state)
 {
     static const double speeds[3] = {1, 0.7, 0.31};
@@ -68,7 +68,7 @@ static void test_best(void **state)
     }
 }
 
-/* 1, 1, 0.5, 0.25: even shares take 2.75 times the ideal whatever the batch. */
+/* Speeds 1, 1, 0.5, 0.25: even shares take 2.75 times the ideal whatever the batch. */
 static void test_uneven(void **state)
 {
     static const double speeds[4] = {1, 1, 0.5, 0.25};

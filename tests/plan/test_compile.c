@@ -176,7 +176,7 @@ static void save_own_loss(const char *name, const char *reduce, enum own_divisor
     jobs_save(name, onnx.data, onnx.size);
 }
 
-/* As an exporter writes it that has computed something from the weight. */
+/* Written like an exporter's model that has computed something from the weight. */
 static void save_nameless(const char *name)
 {
     RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
@@ -213,7 +213,7 @@ static void save_probabilities(const char *name, const char *op)
     jobs_save(name, onnx.data, onnx.size);
 }
 
-/* x * w, normalized, for batches of so many; -1: of any. */
+/* x * w, normalized, for batches of that size; -1: of any. */
 static void save_normalized(const char *name, int64_t batch)
 {
     RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
@@ -348,7 +348,7 @@ static void notes_of_the_job(void **state)
                   "spec.data.eval=null", NULL);
 }
 
-/* What decides bits changes the digest, and nothing else does. */
+/* Settings that decide bits change the digest, and no others do. */
 static void digest(void **state)
 {
     static const struct {

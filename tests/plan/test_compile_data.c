@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the data say: element types, labels that are no classes, sizes that a model leaves open. */
+/* What the data decide: element types, labels that are no classes, sizes that a model leaves
+ * open. */
 #include "base/arena.h"
 #include "graph/models/writer.h"
 #include "tests/plan/jobs.h"
@@ -7,8 +8,8 @@
 #include <math.h>
 #include <stdbool.h>
 
-/* A row of bytes is one of numbers where the model takes floats, and of tokens where it does not.
- */
+/* A row of bytes is a row of numbers where the model takes floats, and of tokens where it does
+ * not. */
 static void bytes_as_features(void **state)
 {
     uint8_t rows[50 * 6] = {1, 2, 3};
@@ -23,7 +24,7 @@ static void bytes_as_features(void **state)
                 NULL);
 }
 
-/* Indices below 0 count from the end in ONNX; of an embedding they are a mistake. */
+/* Indices below 0 count from the end in ONNX; for an embedding they are a mistake. */
 static void tokens_below_0(void **state)
 {
     int64_t tokens[50 * 8] = {0};
@@ -38,7 +39,7 @@ static void tokens_below_0(void **state)
                 "spec.data.train.format=npy", NULL);
 }
 
-/* Truth values and whatever lies between them, as floats or as integers. */
+/* Truth values and numbers between them, as floats or as integers. */
 static void targets_that_are_no_probabilities(void **state)
 {
     static const struct {
@@ -82,7 +83,7 @@ static void targets_that_are_no_probabilities(void **state)
                 "spec.data.train.targets=numbers.npy", "spec.data.eval=null", NULL);
 }
 
-/* A label that is no class, whether or not one that does not count lies beyond it. */
+/* A label that is no class is found, whether or not an ignored label lies beyond it. */
 static void labels_that_are_no_classes(void **state)
 {
     static const struct {
@@ -121,7 +122,7 @@ static void labels_that_are_no_classes(void **state)
                 jobs_rows, "spec.data.train.targets=odd.npy", "spec.loss.ignoreIndex=0", NULL);
 }
 
-/* A model of images of any size, and one more input where `more`. */
+/* A model of images of any size, with one more input where `more`. */
 static void save_sides(const char *file, enum rb_dtype dtype, bool more)
 {
     RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is one node in the programs of some devices and several in those of others: ReLUs of
- * products, attention. */
+/* Operators that are one node in the programs of some devices and several nodes in those of others:
+ * ReLUs of products, attention. */
 #include "base/arena.h"
 #include "graph/models/writer.h"
 #include "proto/operators.h"
@@ -19,7 +19,8 @@ static int count(const Rb__Program *program, enum rb_op op)
     return n;
 }
 
-/* GPUs have it for nothing, CPUs keep it; whatever is trained or only asked. */
+/* GPUs have the ReLU in the product for nothing, CPUs keep the node; in training and in
+ * inference. */
 static void relu_of_products(void **state)
 {
     struct rb_compiled compiled;
@@ -36,7 +37,7 @@ static void relu_of_products(void **state)
     }
 }
 
-/* The gradient draws the random numbers of what it is of. */
+/* The gradient draws the same random numbers as its forward node. */
 static void check_keys(const Rb__Program *program)
 {
     uint32_t id = 0;
@@ -52,8 +53,8 @@ static void check_keys(const Rb__Program *program)
     }
 }
 
-/* On a GPU of any size, on a core from so many keys on; there with bfloat16 where pairs of them are
- * multiplied. */
+/* On a GPU of any size, on a core from a number of keys on; with bfloat16 on cores that multiply
+ * pairs. */
 static void attention_in_one_node(void **state)
 {
     static const struct {
@@ -135,8 +136,9 @@ static void save_attention(const char *name, bool among)
     jobs_save(name, onnx.data, onnx.size);
 }
 
-/* What is attention for one sample alone is none for any number: all programs are made alike.  And
- * where samples are keys, what pays for the whole microbatch is done for the rest. */
+/* Attention that is attention only for one sample is none for any number: all programs are made
+ * alike.  And where samples are keys, fusing that pays for the whole microbatch is done for the
+ * rest. */
 static void attention_that_depends_on_the_batch(void **state)
 {
     static const struct {
@@ -179,7 +181,7 @@ static int leave_whole(struct rb_graph **graph, const void *owner, struct rb_why
     return 0;
 }
 
-/* Parts of the rest's program too: the first part, of a whole microbatch, says it for all. */
+/* Parts of the rest's program too: the first part, of a whole microbatch, decides for all. */
 static void attention_of_parts(void **state)
 {
     static const struct rb_compile_part parts[] = {{.batch = 4, .parts = 2, .change = leave_whole},

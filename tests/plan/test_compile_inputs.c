@@ -4,8 +4,8 @@
 #include "graph/models/writer.h"
 #include "tests/plan/jobs.h"
 
-/* x with a mask, behind a row of a table; of a loss of its own where `own_loss`, whose labels are
- * one more input. */
+/* x with a mask, after a row of a table; where `own_loss`, the model has a loss of its own, whose
+ * labels are one more input. */
 static void save_masked(const char *file, int64_t rows_of_mask, bool own_loss)
 {
     RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};
@@ -58,7 +58,7 @@ static int open_jobs(void **state)
     jobs_save_npy("kind7.npy", "<i8", "7,", kinds, 7 * sizeof(*kinds));
     kinds[49] = 5;
     jobs_save_npy("beyond.npy", "<i8", "50,", kinds, sizeof(kinds));
-    kinds[49] = (1LL << 32) + 1; /* cut off it were 1 */
+    kinds[49] = (1LL << 32) + 1; /* cut to 32 bits it would be 1 */
     jobs_save_npy("wide.npy", "<i8", "50,", kinds, sizeof(kinds));
     return 0;
 }
@@ -94,7 +94,7 @@ static void by_name(void **state)
     source = compiled.model->train;
     content = source->content;
     assert_int_equal(source->n_inputs, 2);
-    assert_int_equal(compiled.model->format, 2); /* who does not know inputs refuses it */
+    assert_int_equal(compiled.model->format, 2); /* a worker that does not know inputs refuses it */
     assert_string_equal(source->inputs[1]->name, "kind");
     assert_non_null(strstr(source->inputs[1]->path[0], "/kind.npy"));
     assert_int_equal(source->n_contents, 4);
@@ -109,7 +109,7 @@ static void by_name(void **state)
     rb_compiled_done(&compiled);
 }
 
-/* Of a loss in the model the labels are the targets, or an input like the others. */
+/* With a loss in the model the labels are the targets, or an input like the others. */
 static void own_loss(void **state)
 {
     struct rb_compiled compiled;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses that the model makes itself: what is refused of their labels, and noted of their means. */
+/* Losses that the model makes itself: labels that are refused, and means that are noted. */
 #include "base/buffer.h"
 #include "graph/models/writer.h"
 #include "tests/plan/jobs.h"
@@ -31,7 +31,7 @@ static void save_own_classes(const char *name, int64_t classes, int64_t ignored)
     jobs_save(name, onnx.data, onnx.size);
 }
 
-/* Labels of the model's own loss are looked at as those of the job file's are. */
+/* Labels of the model's own loss are checked like those of the job file's. */
 static void own_labels(void **state)
 {
     int64_t labels[50] = {0};
@@ -58,7 +58,7 @@ static void own_labels(void **state)
     MUST_NOT_NOTE(jobs_rows, OWN_LABELS("ignoring.onnx", "some-labels.npy"), NULL);
 }
 
-/* A mean over the labels that count is a plain one where all of them do. */
+/* A mean over the labels that count is a plain mean where all of them do. */
 static void labels_that_count(void **state)
 {
     int64_t labels[50] = {[7] = -1};
@@ -72,7 +72,7 @@ static void labels_that_count(void **state)
               OWN_LABELS("may-ignore.onnx", "some-labels.npy"), "spec.train.microBatch=4", NULL);
 }
 
-/* The mean of what each row is to each other one, where all sizes are those of a microbatch. */
+/* The mean of products of each row with every other, where all sizes are those of a microbatch. */
 static void save_pairs(const char *name)
 {
     RB_CLEANUP(rb_buffer_done) struct rb_buffer onnx = {0};

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs that do not fit into memory as they are: which programs they have. */
+/* Jobs that do not fit into memory as they are: which programs they get. */
 #include "plan/compile/footprint.h"
 #include "tests/plan/jobs.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* A limit that the job does not fit asks for less to be kept; `never` does not, and it changes
- * nothing that the digest knows of. */
+/* A limit that the job does not fit makes it keep less; with `never` it keeps all.  The digest
+ * stays the same. */
 static void computed_again(void **state)
 {
     struct rb_compiled whole, kept, again;
@@ -31,8 +31,8 @@ static void computed_again(void **state)
     rb_compiled_done(&again);
 }
 
-/* Shards are longer on fewer devices: with a limit between what the most and the least of them
- * need, the job has programs of both kinds. */
+/* Shards are longer on fewer devices: with a limit between the needs of the largest and the
+ * smallest number of devices, the job has programs of both kinds. */
 static void computed_again_on_fewer(void **state)
 {
     const char *const batch = "spec.train.globalBatch=31";

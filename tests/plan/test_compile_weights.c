@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights that training starts from, and those that stay: what a job says of them. */
+/* Weights that training starts from, and weights that stay: what a job file says of them. */
 #include "base/buffer.h"
 #include "proto/safetensors.h"
 #include "tests/plan/jobs.h"
@@ -94,7 +94,7 @@ static void freezing(void **state)
     MUST_REFUSE(RB_EINVAL, "nothing to train", jobs_rows, "spec.model.freeze=['*']", NULL);
 }
 
-/* What matches nothing was meant to match something. */
+/* A pattern that matches nothing was meant to match something. */
 static void patterns_that_match_nothing(void **state)
 {
     (void)state;

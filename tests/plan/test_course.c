@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs in stages: everything runs somewhere, whatever is read is there by then, and stages do
- * not wait for each other in a circle. */
+/* Programs in stages: every instruction runs somewhere, everything that is read is there by then,
+ * and stages do not wait for each other in a circle. */
 #include "base/arena.h"
 #include "plan/compile/lower.h"
 #include "plan/compile/makers.h"
@@ -46,7 +46,7 @@ static bool arrives(const Rb__Course *course, const Rb__Program *program, int ma
     return false;
 }
 
-/* What each stage that runs an instruction reads is made there, or has come by then. */
+/* What each stage reads for an instruction is made there, or has arrived by then. */
 static void check_reads(const Rb__Program *program, const Rb__Course *course)
 {
     RB_CLEANUP(rb_freep) int *makers = rb_makers_find(program);
@@ -77,8 +77,8 @@ static void check_crossings(const Rb__Program *program, const Rb__Course *course
     }
 }
 
-/* The gradient of a weight is made where a layer reads it, or in front of it: where the activations
- * are that it is made of. */
+/* The gradient of a weight is made in a stage where a layer reads the weight, or in front of it:
+ * where the activations are that the gradient is made of. */
 static void check_gradients(const Rb__Model *model, const Rb__Program *program,
                             const Rb__Course *course)
 {
@@ -159,8 +159,8 @@ static void test_tied(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* Whoever holds a block first is in a stage that makes its gradient, and all blocks have a place.
- */
+/* The first holder of a block is in a stage that makes its gradient, and all blocks have a
+ * place. */
 static void test_state(void **state)
 {
     Rb__Model *model = new_model(tiny_residual(2, true));
@@ -210,7 +210,7 @@ static void test_refused(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* Several microbatches are for two buffers alone: the rest counts versions by step. */
+/* Only two buffers allow several microbatches: the other schedules count versions by step. */
 static void test_laps(void **state)
 {
     static const struct {

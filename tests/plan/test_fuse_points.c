@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elementwise nodes that become one: which, and that no bit of a loss or a gradient changes. */
+/* Elementwise nodes that become one node: which nodes, and that no bit of a loss or a gradient
+ * changes. */
 #include "base/arena.h"
 #include "graph/train.h"
 #include "kernels/device.h"
@@ -116,7 +117,7 @@ static void what_others_read_stays(void **state)
     rb_graph_free(tiny.graph);
 }
 
-/* More than there is room for: several, none longer than it may be. */
+/* More than one node has room for: several nodes, none longer than allowed. */
 static void long_ones(void **state)
 {
     struct tiny tiny = open_tiny();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A Relu behind a product becomes the product's; where anybody else reads what is between them it
- * stays.  That no bit changes, test_fuse_points.c asks. */
+/* A Relu behind a product becomes the product's; where another node reads the value between them it
+ * stays.  test_fuse_points.c tests that no bit changes. */
 #include "graph/train.h"
 #include "tests/plan/tiny.h"
 
@@ -62,7 +62,7 @@ static void behind_products(void **state)
     }
 }
 
-/* A Relu of a Relu is one of a product no more. */
+/* The second Relu of a product no longer follows a product. */
 static void only_one(void **state)
 {
     struct tiny tiny = tiny_new(2, true);
@@ -85,7 +85,7 @@ static void what_others_read_stays(void **state)
         struct rb_value *x = product(&tiny, tiny_features(&tiny, RB_F32, TYPE(2, 6)), true);
         struct rb_value *y = tiny_one(&tiny, RB_OP_RELU, "relu", x);
 
-        if (asked) { /* for itself, beside the other */
+        if (asked) { /* the product is asked for itself, beside the Relu */
             output(&tiny, y);
             tiny.graph->loss = x;
         } else {

@@ -86,7 +86,7 @@ static struct rb_graph *in_blocks(int64_t batch, bool train)
     return graph;
 }
 
-/* Turned around where they come and go, and nowhere between. */
+/* Axes are turned around where values come and go, and nowhere between. */
 static void layout(void **state)
 {
     (void)state;

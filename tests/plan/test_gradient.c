@@ -10,8 +10,8 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-/* What is between two operators of import's own table is only known in here; what goes between
- * devices is tests/worker/split_links_test.c's. */
+/* Only this file knows what is between two operators of import's own table;
+ * tests/worker/split_links_test.c has what goes between devices. */
 static void every_rule_was_run(void **state)
 {
     static const enum rb_op rules[] = {

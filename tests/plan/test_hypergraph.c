@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Partitions against the tables of docs/theses.md, against every other partition where there are
- * few, and the bytes on the links against those that are counted one by one. */
+ * few, and the bytes on the links against bytes that are counted one by one. */
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/sanitized.h"
@@ -58,7 +58,7 @@ static struct rb_hypergraph random_graph(uint32_t vertices, uint32_t nets, uint6
     return graph;
 }
 
-/* Of ten vertices every bisection is tried: what is found is the best, or nearly. */
+/* With ten vertices every bisection is tried: the partition found is the best, or nearly. */
 static void test_small(void **state)
 {
     enum { VERTICES = 10 };
@@ -151,7 +151,7 @@ static const struct rb_hypergraph_layer added[] = {
     {.filters = 4, .groups = 2, .work = 40, .memory = 8, .inputs = {3}, .n_inputs = 1},
 };
 
-/* Filter f of a and of c are one vertex; nobody sends what c makes, and a and s are a net each. */
+/* Filter f of a and of c are one vertex; no part sends what c makes, and a and s are a net each. */
 static void test_joined(void **state)
 {
     static const uint32_t roots[] = {0, 1, 0, 0, 4}, layers[] = {0, 0, 1, 1, 3, 3};
@@ -166,7 +166,7 @@ static void test_joined(void **state)
     (void)state;
     rb_hypergraph_roots(added, 5, found);
     assert_memory_equal(found, roots, sizeof roots);
-    rb_hypergraph_borders(added, 5, 0, borders); /* those of who reads the sum */
+    rb_hypergraph_borders(added, 5, 0, borders); /* borders of the layer that reads the sum */
     assert_true(borders[1]);
     rb_hypergraph_of_layers(added, 5, 0, &graph, &bundles);
     assert_int_equal(graph.n_vertices, 8);
@@ -181,13 +181,13 @@ static void test_joined(void **state)
         assert_int_equal(graph.first_pin[net + 1], 3 * (net + 1));
     }
     assert_memory_equal(graph.pins, pins, sizeof pins);
-    /* a1 goes to part 0, b0 and b1 to part 1, s0 to part 1; s1 is where it is read */
+    /* a1 goes to part 0, b0 and b1 to part 1, s0 to part 1; s1 is already where it is read */
     assert_true(rb_hypergraph_volume(&graph, parts, 2) == 7 + 5 + 5 + 3);
     rb_hypergraph_done(&graph);
 }
 
-/* A sum that its own summand's maker reads: y = x + conv(x) and z = y + conv(y) are made of one
- * vertex a filter, which is one pin of each net. */
+/* A sum that is read by the maker of its own summand: y = x + conv(x) and z = y + conv(y) are made
+ * of one vertex a filter, which is one pin of each net. */
 static void test_joined_readers(void **state)
 {
     static const struct rb_hypergraph_layer layers[] = {
@@ -206,7 +206,7 @@ static void test_joined_readers(void **state)
     assert_int_equal(graph.n_nets, 9);
     for (uint32_t net = 0; net < 9; net++) {
         assert_int_equal(graph.first_pin[net + 1] - graph.first_pin[net], net < 6 ? 3 : 2);
-        assert_int_equal(graph.pins[graph.first_pin[net]], net % 3); /* who makes it */
+        assert_int_equal(graph.pins[graph.first_pin[net]], net % 3); /* its maker */
         for (uint32_t p = graph.first_pin[net]; p < graph.first_pin[net + 1]; p++)
             for (uint32_t q = p + 1; q < graph.first_pin[net + 1]; q++)
                 assert_int_not_equal(graph.pins[p], graph.pins[q]);
@@ -214,7 +214,7 @@ static void test_joined_readers(void **state)
     rb_hypergraph_done(&graph);
 }
 
-/* By layer, too, joined layers are in one part, and a part is contiguous. */
+/* Also by layer, joined layers are in one part, and a part is contiguous. */
 static void test_joined_by_layer(void **state)
 {
     uint32_t parts[NETS_LAYERS], roots[NETS_LAYERS];
@@ -261,12 +261,12 @@ static void check_step(const struct net *net)
     assert_true(found.all_sent == 8.0 * 3 * 5 * rb_hypergraph_volume(&graph, parts, 4));
     assert_true(found.seconds >= 3 * 2 / 4.0 && found.seconds <= 3 * 2);
     rb_simulate_free(found.simulate);
-    step.together = 2; /* and one that is left: the same words */
+    step.together = 2; /* and one that is left over: the same words */
     if (rb_filters_step(&step, &found, &why))
         fail_msg("%s", why.text);
     assert_true(found.all_sent == 8.0 * 3 * 5 * rb_hypergraph_volume(&graph, parts, 4));
     rb_simulate_free(found.simulate);
-    memset(parts, 0, graph.n_vertices * sizeof *parts); /* all on one: as without a split */
+    memset(parts, 0, graph.n_vertices * sizeof *parts); /* all on one part: as without a split */
     if (rb_filters_step(&step, &found, &why))
         fail_msg("%s", why.text);
     assert_true(found.all_sent == 0 && fabs(found.seconds - 6) < 1e-9);
@@ -285,9 +285,9 @@ static double seconds_of(const struct rb_filters_how *step)
     return found.seconds;
 }
 
-/* Where only the reader of the sum is elsewhere, nothing goes on beside anything else: it waits for
- * the sum, and who made it for its gradient.  Groups of microbatches wait
- * for each other in the same way. */
+/* Where only the reader of the sum is elsewhere, nothing runs beside anything else: the reader
+ * waits for the sum, and the sum's maker waits for its gradient.  Groups of microbatches wait for
+ * each other in the same way. */
 static void test_joined_step(void **state)
 {
     RB_CLEANUP(rb_freep) struct rb_hypergraph_bundle *bundles = NULL;
@@ -383,7 +383,7 @@ static void check(const struct net *net, uint32_t grain, const struct row *row)
     rb_hypergraph_done(&graph);
 }
 
-/* Words by filter: no more than the best that splits layers only where it cuts the chain. */
+/* Words by filter: no more than the best cut that splits only layers where it cuts the chain. */
 static void test_nets(void **state)
 {
     struct net net;
@@ -393,7 +393,7 @@ static void test_nets(void **state)
     assert_true(net.parameters == 138357544);
     check(&net, 64, &(struct row){2, 0.032, 803e3, 807e3, 8965e3});
     check(&net, 64, &(struct row){4, 0.196, 2810e3, 3243e3, 26894e3});
-    if (RB_SANITIZED) /* the others do nothing that this one does not */
+    if (RB_SANITIZED) /* the other nets test nothing that this one does not */
         return;
     net_vgg16_cifar(&net);
     check(&net, 64, &(struct row){2, 0.026, 16.4e3, 16.45e3, 184e3});

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Offsets from lifetimes: nothing that lives at the same time shares bytes. */
+/* Offsets from lifetimes: tensors that live at the same time share no bytes. */
 #include "base/arena.h"
 #include "plan/compile/lower.h"
 #include "plan/compile/memory.h"
@@ -77,7 +77,7 @@ static void reuse(void **state)
 
 struct stamps {
     const Rb__Program *program;
-    int *granule; /* by 64 bytes of the arena: which write was last */
+    int *granule; /* by 64 bytes of the arena: stamp of the last write */
     int *written; /* by tensor: stamp of the write that its elements come from */
     int count;
 };
@@ -106,7 +106,8 @@ static void write_stamp(struct stamps *stamps, int32_t index)
         stamps->granule[tensor->offset / RB_MEMORY_ALIGN + g] = stamps->count;
 }
 
-/* All of the tensor must come from one write; for one that an instruction made, from that. */
+/* All of the tensor must come from one write; if an instruction made the tensor, from that
+ * write. */
 static void read_stamp(struct stamps *stamps, int32_t index)
 {
     const Rb__Tensor *tensor;
@@ -119,7 +120,7 @@ static void read_stamp(struct stamps *stamps, int32_t index)
         return;
     stamp = stamps->granule[tensor->offset / RB_MEMORY_ALIGN];
     assert_true(stamp > 0);
-    if (!stamps->written[index]) /* a view: the first read tells whose */
+    if (!stamps->written[index]) /* a view: the first read tells which write */
         stamps->written[index] = stamp;
     for (size_t g = 0; g < granules(tensor); g++)
         assert_int_equal(stamps->granule[tensor->offset / RB_MEMORY_ALIGN + g],

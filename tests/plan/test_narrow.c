@@ -33,8 +33,8 @@ static bool is_move(const struct rb_node *node)
     return node->op == RB_OP_RESHAPE || rb_op_info(node->op)->kind == RB_KIND_MOVE;
 }
 
-/* Products take nothing else, nobody but moves and sums takes it beside them, and who asks of a
- * Relu whether it was above 0; a move keeps its type. */
+/* Products take nothing but bfloat16; beside them only moves and sums take it, and a Relu's
+ * gradient, which asks whether the Relu was above 0.  A move keeps its type. */
 static void check_readers(const struct rb_graph *graph)
 {
     for (int i = 0; i < graph->n_nodes; i++) {
@@ -96,7 +96,7 @@ static void holds_everywhere(void **state)
         }
 }
 
-/* The same nodes with the same types of elements, and random ones under the same ids. */
+/* Any batch has the same nodes with the same element types, and random nodes under the same ids. */
 static void same_at_any_batch(void **state)
 {
     (void)state;
@@ -123,7 +123,8 @@ static struct rb_value *product(struct tiny *tiny, struct rb_value *a, struct rb
     return tiny_with(tiny, RB_OP_MATMUL, "product", 2, (struct rb_value *[]){a, b}, NULL, NULL, 0);
 }
 
-/* What products alone read is written rounded, through moves; what others read too has a copy. */
+/* A value that only products read is written rounded, through moves; one that others read too has a
+ * rounded copy. */
 static void where_rounding_goes(void **state)
 {
     const int64_t turn[] = {1, 0};
@@ -157,7 +158,7 @@ static void where_rounding_goes(void **state)
     rb_graph_free(graph);
 }
 
-/* What a Relu makes is rounded if products and its own gradient read it, and nobody else. */
+/* A Relu's output is rounded if products and its own gradient read it, and no other node. */
 static void what_relu_made(void **state)
 {
     for (int others = 0; others < 2; others++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program taken apart into layers, and the steps of pipelines, against what can be worked out by
+/* A program taken apart into layers, and the steps of pipelines, against numbers computed by
  * hand. */
 #include "base/arena.h"
 #include "graph/train.h"
@@ -65,7 +65,8 @@ static struct rb_pipeline_step run(const struct rb_pipeline_how *how)
     return step;
 }
 
-/* p stages alike, m microbatches: m + p - 1 of them go by, and the rest is waiting. */
+/* p equal stages, m microbatches: a step takes the time of m + p - 1 of them, and the rest is
+ * waiting. */
 static void test_bubble(void **state)
 {
     struct rb_pipeline_stage stages[8];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clusters read, and data-parallel steps predicted on them: against what can be worked out by hand
+/* Clusters are read, and data-parallel steps predicted on them: against numbers computed by hand
  * for a model of one product. */
 #include "plan/simulate/predict.h"
 #include "tests/plan/near.h"
@@ -113,7 +113,7 @@ static void test_step(void **state)
                                   3 * record / 2e9 + 1e-4 + update);
     step = predict(model, &cluster, 4, four, 1);
     assert_near(step.updating, update / 4);
-    /* a quarter to each of three others, while as much comes */
+    /* a quarter to each of three others, while as much comes in */
     assert_near(step.summing, 0.75 * 4.0 * PRODUCT_BUCKETS * PRODUCT_BUCKET / 2e9 + 1e-4 +
                                   3 * record / 2e9 + 1e-4);
     assert_near(step.gathering, 0.75 * 4.0 * PRODUCT_BUCKETS * PRODUCT_BUCKET / 2e9 + 1e-4);
@@ -122,7 +122,7 @@ static void test_step(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* Two nodes of two: of what a rank sends two thirds pass the network, which two ranks share. */
+/* Two nodes of two: two thirds of what a rank sends pass the network, which two ranks share. */
 static void test_network(void **state)
 {
     static const uint32_t shares[4] = {1, 1, 1, 1};
@@ -139,8 +139,8 @@ static void test_network(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* Three cores of a node read the sums of the other two where they are, and four send them; so do
- * two on two nodes. */
+/* Three cores of a node read each other's sums where they lie, while four cores send them, and so
+ * do two cores on two nodes. */
 static void test_looks(void **state)
 {
     static const uint32_t shares[4] = {1, 1, 1, 1};
@@ -170,7 +170,7 @@ static void test_looks(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* Devices that share a memory of 1.5 GB/s: what two move at once takes 4/3 of the time. */
+/* Devices that share a memory of 1.5 GB/s: bytes that two move at once take 4/3 of the time. */
 static void test_shared_memory(void **state)
 {
     static const uint32_t shares[2] = {1, 1};

@@ -42,8 +42,8 @@ static uint64_t arena_of(const struct rb_graph *graph)
     return bytes;
 }
 
-/* The nodes that were there before are, in their order; a copy stands behind the node that it is a
- * copy of, and what is summed up is what it was. */
+/* The original nodes are all there, in their order; a copy stands behind its original, and the
+ * contributions are unchanged. */
 static int check_copies(const struct rb_graph *graph, struct rb_node *const *before, int n)
 {
     int next = 0, copies = 0;

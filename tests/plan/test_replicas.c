@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who holds what: balanced, apart, and known without the model. */
+/* Which rank holds which block: balanced, apart, and known without the model. */
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "plan/compile/footprint.h"
@@ -98,8 +98,8 @@ static void test_balance(void **state)
             }
 }
 
-/* The second copy is on another node where there is one, and nobody has all of them without need.
- */
+/* The second copy is on another node where there is one, and no rank has all second copies without
+ * need. */
 static void test_apart(void **state)
 {
     static const struct {
@@ -129,8 +129,8 @@ static void test_apart(void **state)
     }
 }
 
-/* With two copies no single death loses anything, nor does that of a node where there are several;
- * with one copy each does. */
+/* With two copies no single death loses anything, nor does the death of a node where there are
+ * several; with one copy each death does. */
 static void test_losses(void **state)
 {
     static const uint32_t nodes[] = {0, 0, 1, 1, 2};

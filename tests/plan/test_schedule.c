@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who computes what, and who has to compute what again when someone is lost. */
+/* Which rank computes which microbatch, and which rank computes which again when a rank is lost. */
 #include "base/arena.h"
 #include "base/error.h"
 #include "plan/schedule.h"
@@ -61,7 +61,7 @@ static void test_newcomer(void **state)
     assert_memory_equal(owners, after, sizeof after);
 }
 
-/* Loss upon loss: whoever stays keeps all that it had, and shares differ by at most one. */
+/* Loss after loss: a rank that stays keeps all that it had, and shares differ by at most one. */
 static void test_any_losses(void **state)
 {
     uint64_t seed = 7;

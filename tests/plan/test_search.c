@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ways to run a job compared: against what can be worked out by hand for a model of one product. */
+/* Ways to run a job compared: against numbers computed by hand for a model of one product. */
 #include "base/arena.h"
 #include "plan/compile/footprint.h"
 #include "plan/search/inside.h"
@@ -34,8 +34,8 @@ static struct rb_search search_with(const Rb__Model *model, const struct rb_clus
     return found;
 }
 
-/* GPUs: what an instruction takes is the profile's, whatever a core would take, and what fits is
- * what their own memory has. */
+/* GPUs: an instruction takes the profile's time, whatever a core would take, and a plan must fit
+ * the GPUs' own memory. */
 static struct rb_search search_gpus(const Rb__Model *model, const char *memory,
                                     const char *bandwidth)
 {
@@ -109,8 +109,8 @@ static const struct rb_search_candidate *find_named(const struct rb_search *foun
     return NULL;
 }
 
-/* Devices take longer for an update of all of the state than they take to give each other weights:
- * so two replicas are chosen, where the job file does not say which. */
+/* Devices take longer to update all of the state than to give each other weights: so two replicas
+ * are chosen, where the job file does not say. */
 static void test_search(void **state)
 {
     Rb__Model *model = product_model(8);
@@ -149,7 +149,7 @@ static void test_search(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* What the job file pins is not left for anything quicker. */
+/* A pin of the job file is kept, even if something else is quicker. */
 static void test_pinned_state(void **state)
 {
     static const char half[] = "data parallel x4, 2 replicas of the state";
@@ -168,7 +168,7 @@ static void test_pinned_state(void **state)
     found = search_pinned(model, &cluster, "1", 0);
     assert_int_equal(found.candidates[0].way.copies, 1);
     rb_search_done(&found);
-    found = search_pinned(model, &cluster, "auto", 1); /* as a submit has it */
+    found = search_pinned(model, &cluster, "auto", 1); /* what a submit gives */
     assert_string_equal(found.candidates[0].name, "data parallel x4, all of the state everywhere");
     assert_non_null(strstr(found.candidates[0].reason, "it fits"));
     assert_non_null(
@@ -196,7 +196,7 @@ static void test_limit(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* Its product twice, in a quarter of the memory. */
+/* A twin program with the product twice, and a quarter of the memory. */
 static void add_again(Rb__Model *model)
 {
     Rb__Program *again = product_program(), *copy = product_program();
@@ -211,8 +211,8 @@ static void add_again(Rb__Model *model)
     model->programs[model->n_programs++] = again;
 }
 
-/* On 4 devices two replicas take 18 MB; all of the state, which is what two have, 24, and 21 where
- * activations are computed again. */
+/* On 4 devices two replicas take 18 MB; all of the state, which is what two devices have, takes 24,
+ * and 21 where activations are computed again. */
 static void test_again(void **state)
 {
     static const double measured[1] = {3e-3};
@@ -251,8 +251,8 @@ static void test_again(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* Of data parallelism and two stages, each with all of the state and with two replicas, and of four
- * stages: which is run, by what they take and what trains. */
+/* Data parallelism and two stages, each with all of the state and with two replicas, and four
+ * stages: which of them is chosen, from the time they take and from what trains. */
 static void test_choice(void **state)
 {
     enum { DATA, HALF, TWO, TWO_HALF, FOUR_HALF, WAYS, NONE, FITS };
@@ -302,7 +302,8 @@ static void test_choice(void **state)
     }
 }
 
-/* With no more devices than replicas each has all: what trained so on two, or on more, goes on. */
+/* With no more devices than replicas each device has all: a way with replicas that trained on two
+ * devices, or on more, goes on. */
 static void test_all_are_few(void **state)
 {
     static const struct rb_search_way trains = {0, 2};
@@ -322,7 +323,8 @@ static void test_all_are_few(void **state)
     assert_int_equal(candidates[1].verdict, RB_SEARCH_CHOSEN);
 }
 
-/* Over a network of 1 MB/s one device is quicker than four, and the choice says so. */
+/* Over a network of 1 MB/s one device is quicker than four, and the reason of the choice says
+ * so. */
 static void test_slow_network(void **state)
 {
     Rb__Model *model = product_model(8);
@@ -366,7 +368,7 @@ static void test_uneven(void **state)
     rb__model__free_unpacked(model, NULL);
 }
 
-/* Who is on a node, or in a rack, with others has a part of its network. */
+/* A device that is on a node, or in a rack, with others has a part of its network. */
 static void test_links_are_shared(void **state)
 {
     struct rb_cluster cluster = product_cluster(
@@ -387,7 +389,7 @@ static void test_links_are_shared(void **state)
     rb_cluster_done(&cluster);
 }
 
-/* 1,024 devices on 128 nodes: the bound is a tenth of what would be too slow. */
+/* 1,024 devices on 128 nodes: the bound is a tenth of a time that would be too slow. */
 static void test_many(void **state)
 {
     Rb__Model *model = product_model(4096);
@@ -433,7 +435,7 @@ static void test_gpus(void **state)
         if (!strncmp(found.candidates[i].name, "data parallel", 13))
             assert_int_equal(found.candidates[i].verdict, RB_SEARCH_MISFIT);
     rb_search_done(&found);
-    found = search_gpus(model, "1Gi", "1e3"); /* what goes past their hosts has no price */
+    found = search_gpus(model, "1Gi", "1e3"); /* a link through the hosts has no price */
     assert_int_equal(found.candidates[0].verdict, RB_SEARCH_CHOSEN);
     assert_int_equal(found.candidates[0].way.stages, 0);
     rb_search_done(&found);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulator against what can be worked out by hand. */
+/* The simulator against numbers computed by hand. */
 #include "plan/simulate/cost.h"
 #include "plan/simulate/simulate.h"
 
@@ -44,7 +44,7 @@ static int add_work(struct rb_simulate *simulate, int slot, double seconds)
     return rb_simulate_add(simulate, &task);
 }
 
-/* 10 and 30 bytes at 10 a second: they share until the short one is done. */
+/* 10 and 30 bytes at 10 a second: the two flows share the link until the short one is done. */
 static void test_sharing(void **state)
 {
     struct rb_simulate *simulate = rb_simulate_new();
@@ -79,7 +79,7 @@ static void test_fairness(void **state)
     rb_simulate_free(simulate);
 }
 
-/* Two that would read 10 a second each from a memory of 15; one that reads nothing. */
+/* Two tasks that would read 10 a second each from a memory of 15; one that reads nothing. */
 static void test_memory(void **state)
 {
     struct rb_simulate *simulate = rb_simulate_new();
@@ -97,7 +97,7 @@ static void test_memory(void **state)
     rb_simulate_free(simulate);
 }
 
-/* A slot does one thing at a time, in the order of the numbers of those that are ready. */
+/* A slot does one thing at a time, in the order of the numbers of the tasks that are ready. */
 static void test_slots(void **state)
 {
     struct rb_simulate *simulate = rb_simulate_new();
@@ -131,7 +131,7 @@ static void test_cycle(void **state)
     rb_simulate_free(simulate);
 }
 
-/* A ring of n: 2(n-1) rounds, in each of which everyone sends an n-th to the next. */
+/* A ring of n: 2(n-1) rounds, in each of which every rank sends an n-th to the next. */
 static void test_ring(void **state)
 {
     enum { MOST = 8 };
@@ -158,9 +158,8 @@ static void test_ring(void **state)
     }
 }
 
-/* p stages, m microbatches, a forward of 1 s and a backward of 2: all forwards first, or one
- * forward one backward.  Both take (m + p - 1) times 3 s: the part that is idle is (p - 1)/(m + p -
- * 1). */
+/* p stages, m microbatches, a forward of 1 s and a backward of 2: all forwards first, or 1F1B.
+ * Both take (m + p - 1) times 3 s: the idle part is (p - 1)/(m + p - 1). */
 static double pipeline(int p, int m, bool alternating)
 {
     struct rb_simulate *simulate = rb_simulate_new();
@@ -213,7 +212,7 @@ static void test_pipeline(void **state)
         }
 }
 
-/* Four lanes whose microbatches each take 0.7 of their time share 0.4 of it, once a group. */
+/* Four lanes whose microbatches each take 0.7 of their time alone share 0.4 of it, once a group. */
 static void test_together(void **state)
 {
     static const double seconds[1];
@@ -226,7 +225,7 @@ static void test_together(void **state)
     for (uint32_t n = 0; n < sizeof parts / sizeof *parts; n++)
         assert_near(rb_cost_together(n, &core, &profile), parts[n]);
     assert_near(rb_cost_together(8, &core, &profile), 0.7);
-    assert_near(rb_cost_together(4, &other, &profile), 1); /* what it does is not what was timed */
+    assert_near(rb_cost_together(4, &other, &profile), 1); /* not the device that was timed */
     for (size_t i = 0; i < sizeof odd / sizeof *odd;
          i++) { /* a profile is a blob, and may say anything */
         struct rb_cost_profile wrong = profile;

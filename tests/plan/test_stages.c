@@ -89,8 +89,8 @@ static void test_plain(void **state)
     assert_near(rb_stages_cut(layers, 8, 4, 1, false, parts, &n), 2); /* no weights: replicas */
 }
 
-/* A thousand layers on 64 and on 1,024 devices.  1 s and 10 s are what is promised; a core that is
- * slow today has three times that, and who runs with sanitizers is promised nothing. */
+/* A thousand layers on 64 and on 1,024 devices.  The promise is 1 s and 10 s; the test allows three
+ * times that for a slow core, and any time with sanitizers. */
 static void test_quick(void **state)
 {
     static struct rb_stages_layer layers[1000];
@@ -130,7 +130,7 @@ static void check_versions(uint32_t stages, double forward, double backward,
                      found[k].backward, found[k].stale);
 }
 
-/* Forward and backward take the same time: the paper's formula is what is counted. */
+/* Forward and backward take the same time: the count is the paper's formula. */
 static void test_equal_times(void **state)
 {
     struct rb_versions expected[16];
@@ -143,7 +143,8 @@ static void test_equal_times(void **state)
     }
 }
 
-/* The backward takes twice the time, as it does: one more than the formula at some stages. */
+/* The backward takes twice the time, as in practice: the count is one more than the formula at some
+ * stages. */
 static void test_real_times(void **state)
 {
     struct rb_versions expected[16];

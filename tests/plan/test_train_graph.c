@@ -67,7 +67,7 @@ static void gelu(void **state)
     }
 }
 
-/* Something that only looks like it stays as it is. */
+/* A form that only looks like it stays as it is. */
 static void no_gelu(void **state)
 {
     struct tiny tiny = tiny_new(2, true);
@@ -137,7 +137,7 @@ static void transpose_and_bias(void **state)
     rb_graph_free(tiny.graph);
 }
 
-/* A product that someone else reads too keeps its own value. */
+/* A product that another node reads too keeps its own value. */
 static void shared_product_keeps_its_bias(void **state)
 {
     struct tiny tiny = tiny_new(2, true);
@@ -267,7 +267,8 @@ static void elementwise(void **state)
     rb_graph_free(graph);
 }
 
-/* What is made of a mean, or of two: of the first three each sample still has the same share. */
+/* What is made of a mean, or of two: in the first three kinds each sample still has the same
+ * share. */
 static struct rb_value *behind_mean(struct tiny *tiny, int kind, struct rb_value *mean)
 {
     struct rb_value *tenth = tiny_constant(tiny, (struct rb_tensor_type){.dtype = RB_F32}, 0.1F, 0);
@@ -283,7 +284,7 @@ static struct rb_value *behind_mean(struct tiny *tiny, int kind, struct rb_value
         return tiny_two(tiny, RB_OP_DIV, "d", tenth, mean);
     case 4:
         return tiny_two(tiny, RB_OP_MUL, "m", mean, mean);
-    default: /* twice as long to look at with each of them */
+    default: /* each addition doubles the time of a naive search */
         for (int i = 0; i < 64; i++)
             mean = tiny_two(tiny, RB_OP_ADD, "a", mean, mean);
         return mean;
@@ -307,7 +308,7 @@ static void own_loss_of_means(void **state)
     }
 }
 
-/* A plain mean is a sum over samples; anything behind it may not be. */
+/* A plain mean is a sum over samples; a function of it may not be. */
 static void own_loss(void **state)
 {
     static const enum rb_own_loss kinds[] = {RB_OWN_LOSS_MEAN, RB_OWN_LOSS_SUM, RB_OWN_LOSS_OTHER};
@@ -367,7 +368,8 @@ static void left_fold(void **state)
     rb_graph_free(tiny.graph);
 }
 
-/* Each use of a tied weight contributes by itself; frozen ones and the features take nothing. */
+/* Each use of a tied weight contributes by itself; frozen weights and the features get no
+ * gradient. */
 static void contributions(void **state)
 {
     struct tiny tiny = tiny_new(2, true);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Weights as people have them: halves, shards, more than the model has and less, shared ones. */
+/* Weights as users have them: halves, shards, more tensors than the model has and fewer, shared
+ * ones. */
 #include "base/arena.h"
 #include "base/file.h"
 #include "graph/models/writer.h"

@@ -33,7 +33,7 @@ struct rb_value *tiny_features(struct tiny *tiny, enum rb_dtype dtype, struct rb
     return tiny->graph->features;
 }
 
-/* Uniform in [-1, 1). */
+/* Uniform numbers in [-1, 1). */
 static float next(struct tiny *tiny)
 {
     tiny->seed = tiny->seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -301,7 +301,7 @@ static struct rb_value *linear(struct tiny *tiny, const char *name, struct rb_va
 
 enum { T = 5, D = 8, HEADS = 2, VOCAB = 11 };
 
-/* -inf where a token would look ahead. */
+/* -inf where a token would look ahead of itself. */
 static struct rb_value *causal_mask(struct tiny *tiny)
 {
     float *data = RB_ARENA_NEW(&tiny->graph->arena, float, T *T);

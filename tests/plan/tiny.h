@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiny models built by hand, for tests of what happens behind import. */
+/* Tiny models built by hand, for tests of what happens after import. */
 #ifndef RB_TESTS_PLAN_TINY_H
 #define RB_TESTS_PLAN_TINY_H
 
@@ -40,20 +40,20 @@ struct rb_value *tiny_with(struct tiny *tiny, enum rb_op op, const char *name, i
                            struct rb_value *const *in, const char *key, const int64_t *ints, int n);
 struct rb_value *tiny_reshape(struct tiny *tiny, struct rb_value *x, struct rb_tensor_type type);
 
-/* Whole models with a cross-entropy loss, fused; differentiated where they train.
- * mlp: two layers on 6 numbers.  cnn: conv, batch norm, pool, dropout on 2 x 6 x 6.  gpt: one block
- * of width 8 with two heads over 5 tokens of 11, the embedding tied to the output.
- * residual: what layouts meet: 3 x 8 x 8 to 16 and 32 channels in blocks, two ways that join, both
- * pools, a batch norm, gates, and 20 channels that make no blocks. */
+/* Whole models with a cross-entropy loss, fused; differentiated where they train.  mlp: two layers
+ * on 6 numbers.  cnn: conv, batch norm, pool, dropout on 2 x 6 x 6.  gpt: one block of width 8 with
+ * two heads over 5 tokens of 11, the embedding tied to the output.  residual: the shapes that
+ * layouts deal with: 3 x 8 x 8 to 16 and 32 channels in blocks, two ways that join, both pools, a
+ * batch norm, gates, and 20 channels that make no blocks. */
 struct rb_graph *tiny_mlp(int64_t batch, bool train);
 struct rb_graph *tiny_cnn(int64_t batch, bool train);
 struct rb_graph *tiny_gpt(int64_t batch, bool train);
 struct rb_graph *tiny_residual(int64_t batch, bool train);
 
-/* Every value is made before it is read. */
+/* Checks that every value is made before it is read. */
 void tiny_check_order(const struct rb_graph *graph);
 
-/* Loss, fusion and, where it trains, the gradient. */
+/* Adds the loss, fuses and, where it trains, adds the gradient. */
 void tiny_finish(struct tiny *tiny, struct rb_value *output, const char *loss,
                  struct rb_tensor_type sample_targets);
 
