@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each exporter mistake is found in a model that has it, and in none of the generated ones. */
+/* Each exporter mistake is found in a model that has it, and in none of the generated models. */
 #include "tests/graph/help.h"
 
 #include "base/buffer.h"
@@ -34,7 +34,7 @@ static struct rb_onnx *finish(struct rb_writer *w, const char *output)
     return model;
 }
 
-/* Exactly these, in this order; NULL ends the list.  A scale that was merged harms. */
+/* Exactly this advice, in this order; NULL ends the list.  A scale that was merged harms. */
 static void expect(struct rb_onnx *model, const char *call, ...)
 {
     struct rb_advice advice[RB_ADVICE_MOST];
@@ -78,7 +78,8 @@ static void folded_norms(void **state)
            "evaluation mode: the batch normalization", "2 of 2 weights lost their names", NULL);
 }
 
-/* scaled_dot_product_attention's dropout is exported without a mode, a module's with one. */
+/* The dropout of scaled_dot_product_attention is exported without a mode, a module's dropout with
+ * one. */
 static void dropouts_without_a_mode(void **state)
 {
     for (int beside = 0; beside < 2; beside++) {
@@ -170,7 +171,7 @@ static void no_weights(void **state)
     expect(model, "", "2 inputs stand where they should be", "opset 11 is old", NULL);
 }
 
-/* Of the module whose name the node has. */
+/* A norm of the module whose name the node has. */
 static const char *norm(struct rb_writer *w, const char *module, const char *x, const char *weight)
 {
     const char *y = rb_writer_node(w, "Mul", RB_WRITER_NAME(w, "%s.y", module), x, weight, NULL);
@@ -206,8 +207,8 @@ static void merged_norms(void **state)
            "were merged with others (n2.weight is n.weight)", NULL);
 }
 
-/* A module that is called again, one that gives its weights to another inside it, and a table that
- * is an output layer as well. */
+/* A module that is called again, a module that gives its weights to another inside it, and a table
+ * that is also an output layer. */
 static void sharing_on_purpose(void **state)
 {
     struct rb_writer w;
@@ -244,8 +245,8 @@ static void sharing_on_purpose(void **state)
     expect(finish(&w, y), "", NULL);
 }
 
-/* As many variables as inputs; dynamo=False from torch 2.5 on, which is said where it is not known
- * which torch there is. */
+/* As many variables as inputs; dynamo=False from torch 2.5 on, which the advice says where the
+ * version of torch is not known. */
 static void the_call(void **state)
 {
     struct rb_onnx *model;

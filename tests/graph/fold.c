@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Constant folding, alone and as import uses it. */
+/* Constant folding, alone and within import. */
 #include "graph/fold.h"
 
 #include "tests/graph/help.h"
@@ -136,7 +136,7 @@ static void casts(void **state)
     rb_graph_free(graph);
 }
 
-/* The larger half of them are negative as int64. */
+/* Half of them, the large ones, are negative as int64. */
 static void large_unsigned(void **state)
 {
     static const uint64_t numbers[] = {UINT64_C(1) << 63, UINT64_MAX, (UINT64_C(1) << 55) + 1};
@@ -204,7 +204,7 @@ static void shape_arithmetic(void **state)
                 "input in:x : float32[5,4,6]\n%1 = Reshape(in:x) : float32[5,24]\noutput %1\n");
 }
 
-/* What PyTorch's exporter writes of x.index_fill(1, ...): the shape of x with another length. */
+/* What PyTorch's exporter writes for x.index_fill(1, ...): the shape of x with another length. */
 static void a_length_is_scattered(void **state)
 {
     struct rb_writer w;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions that a model brings along: their bodies stand where they were called. */
+/* Functions that a model brings along: their bodies stand where they are called. */
 #include "tests/graph/help.h"
 
 #include <stdio.h>
@@ -51,7 +51,7 @@ static void define(struct function *f, const char *name)
     f->proto.base.unknown_fields = f->unknown;
 }
 
-/* A field that the schema does not have. */
+/* Add a field that the schema does not have. */
 static void add_field(struct function *f, unsigned tag, const void *bytes, size_t size)
 {
     ProtobufCMessageUnknownField *field = &f->unknown[f->proto.base.n_unknown_fields++];
@@ -71,7 +71,7 @@ static void add_varint(struct rb_buffer *bytes, size_t value)
     rb_buffer_add(bytes, &(char){(char)value}, 1);
 }
 
-/* The model with its functions behind it: a message may be continued. */
+/* Import the model with its functions behind it: a message may be continued. */
 static int import_with(struct rb_writer *w, struct function *functions, int n,
                        struct rb_graph **ret, struct rb_why *why)
 {
@@ -131,7 +131,7 @@ static void expect_no(struct rb_writer *w, struct function *functions, int n, in
         fail_msg("'%s' does not say '%s'", why.text, want);
 }
 
-/* Names of a body are its own: both calls make a value `t`, and so does the graph. */
+/* Names of a body are its own: both calls make a value `t`, and so does the outer graph. */
 static void called_twice(void **state)
 {
     struct function f;
@@ -172,7 +172,7 @@ static void attributes(void **state)
     struct function f;
     struct rb_writer w;
 
-    for (int i = 0; i < 3; i++) { /* said by the call; by default; by nobody: the operator's own */
+    for (int i = 0; i < 3; i++) { /* by the call; by default; by neither: the operator's own */
         struct rb_graph *graph = NULL;
         struct rb_why why = {0};
         char *text;

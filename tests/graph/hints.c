@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is taken for a buffer, what is only said to look like one, and what is neither. */
+/* Which weights are taken for buffers, which only look like buffers in a hint, and which are
+ * neither. */
 #include "graph/hints.h"
 #include "graph/models/models.h"
 #include "graph/onnx/model.h"
@@ -62,7 +63,7 @@ static const struct rb_value *value_of(const struct rb_graph *graph, const char 
     return NULL;
 }
 
-/* All that is said, by an exporter of that name; the caller frees it. */
+/* All hints, for an exporter of that name; the caller frees them. */
 static char *hints(struct rb_graph *graph, const char *producer)
 {
     struct rb_buffer out = {0};
@@ -99,8 +100,9 @@ static void infinities(void **state)
     rb_graph_free(graph);
 }
 
-/* A name that is long, or means something in a job file, is cut where it is read and whole, as a
- * pattern, where it is to be pasted; what the job lists already is not said. */
+/* A name that is long, or means something in a job file, is shortened where it is only read, and
+ * written whole, as a pattern, where it is to be pasted; names that the job lists already are not
+ * given. */
 static void names(void **state)
 {
     static const int64_t dim[] = {ROWS, COLUMNS};
@@ -141,7 +143,7 @@ static void names(void **state)
     rb_graph_free(graph);
 }
 
-/* Contents speak, and names; a layer's weight is one, whatever constants it starts from. */
+/* Contents count, and names; a layer's weight is a weight, whatever constants it starts from. */
 static void looks(void **state)
 {
     static const int64_t dim[] = {ROWS, COLUMNS}, turned[] = {ROWS, 1}, one[] = {1};
@@ -195,7 +197,7 @@ static void looks(void **state)
 }
 
 /* Positions of an image: half of the columns for its lines, half for places within them; also
- * behind a class token.  Other numbers are no waves. */
+ * behind a class token.  Other numbers are not recognized as waves. */
 static void positions_of_images(void **state)
 {
     enum { SIDE = 4, PLACES = SIDE * SIDE, HALF = 4 };
@@ -232,7 +234,7 @@ static void positions_of_images(void **state)
     }
 }
 
-/* A spectral norm keeps two vectors of length one, by these names; a weight norm has none. */
+/* A spectral norm keeps two vectors of length one, by these names; a weight norm keeps none. */
 static void spectral_norms(void **state)
 {
     static const int64_t dim[] = {ROWS, COLUMNS};
@@ -257,8 +259,8 @@ static void spectral_norms(void **state)
     rb_graph_free(graph);
 }
 
-/* Simplifiers write Constant nodes as initializers, which are no parameters for it: an exponent
- * that is trained is a NaN where its base is negative. */
+/* Simplifiers write Constant nodes as initializers, and these are no parameters: a trained exponent
+ * would be a NaN where its base is negative. */
 static void simplified(void **state)
 {
     static const int64_t dim[] = {ROWS, COLUMNS};
@@ -335,7 +337,7 @@ static void generated(void **state)
     }
 }
 
-/* Class weights are none that are trained, unless the model reads them elsewhere. */
+/* Class weights are not trained, unless the model reads them elsewhere. */
 static void class_weights(void **state)
 {
     for (int twice = 0; twice < 2; twice++) {

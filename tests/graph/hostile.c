@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Models that nobody has to trust: every one is refused with a sentence, none crashes. */
+/* Untrusted models: each is refused with a sentence, none crashes the importer. */
 #include "graph/models/models.h"
 #include "tests/graph/help.h"
 #include "tests/graph/inside.h"
@@ -90,7 +90,7 @@ static void truncated_anywhere(void **state)
     rb_buffer_done(&bytes);
 }
 
-/* Whatever one changed byte does, it does not crash; the sanitizers watch. */
+/* Whatever one changed byte does, it crashes nothing; the sanitizers watch. */
 static void flipped_bytes(void **state)
 {
     const char *const settings[] = {"vocab=3", "layers=1", "width=2", "heads=1", "seq=2"};
@@ -293,7 +293,7 @@ static void large_numbers(void **state)
     expect_refusal(&w, 1, RB_EINVAL, "division of an integer by zero");
 }
 
-/* The numbers of the classes are a constant; a shape must not decide how much memory it takes. */
+/* The class numbers are a constant; a shape must not decide how much memory it takes. */
 static void countless_classes(void **state)
 {
     struct rb_writer w;
@@ -320,7 +320,7 @@ static void hostile_names_in_messages(void **state)
     expect_refusal(&w, 1, RB_EUNSUPPORTED, "node 'x??[31m");
 }
 
-/* Loops that never end, that end when the data say so, and that make too much. */
+/* Loops that never end, that end depending on the data, and that make too many nodes. */
 static void loops(void **state)
 {
     static const char *const said[] = {
@@ -342,7 +342,7 @@ static void loops(void **state)
         rb_writer_node(&w, "Neg", "next", "h", NULL);
         if (i == 1)
             rb_writer_node(&w, "Less", "less", "h", "next", NULL);
-        if (i == 2) { /* in each round another without an end */
+        if (i == 2) { /* in each round another endless loop */
             rb_writer_node(&w, "Identity", "k", "h1", NULL);
             for (int j = 1; j < 600; j++)
                 rb_writer_node(&w, "Identity", RB_WRITER_NAME(&w, "k%d", j), "h1", NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files that are no models, and models whose tensors lie in other files: nothing is read that is
- * not theirs. */
+ * not part of the model. */
 #include "base/file.h"
 #include "tests/graph/help.h"
 
@@ -94,7 +94,8 @@ static void external_data(void **state)
     assert_int_equal(rb_file_remove(folder.path, &why), 0);
 }
 
-/* What users take for a model: what it is, and what to do instead. */
+/* Files that users mistake for a model: the message says what the file is, and what to do
+ * instead. */
 static void other_files(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Importing: operators in their normal form, those whose meaning changed with the opset, a loss of
- * the file's own. */
+/* Importing: operators in their normal form, operators whose meaning changed with the opset, a loss
+ * in the file itself. */
 #include "graph/models/models.h"
 #include "tests/graph/help.h"
 
@@ -32,8 +32,7 @@ static void views(void **state)
                 "output %4\n");
 }
 
-/* The first state of a packed sequence has the batch of the export, which is not that of the job.
- */
+/* The first state of a packed sequence has the batch of the export, not that of the job. */
 static void zeros_expand_to_any_shape(void **state)
 {
     struct rb_writer w;
@@ -53,7 +52,7 @@ static void zeros_expand_to_any_shape(void **state)
     expect_refusal(&w, 2, RB_EINVAL, "the input, int64[3], does not broadcast to int64[1,4]");
 }
 
-/* Expanded to a batch of one they are as many as before. */
+/* Zeros that are expanded to a batch of one keep their number. */
 static void zeros_are_the_first_state_of_one(void **state)
 {
     struct rb_graph *graph = NULL;
@@ -173,7 +172,7 @@ static void same_padding(void **state)
                 "output %2\n");
 }
 
-/* torch 2.15 gives a Conv3d without a bias zeros that are none. */
+/* torch 2.15 gives a Conv3d without a bias zeros that are no bias. */
 static void a_bias_of_zeros_has_any_shape(void **state)
 {
     for (int bias = 0; bias < 2; bias++) {
@@ -303,7 +302,7 @@ static void opsets_out_of_range_are_named(void **state)
     rb_writer_done(&w);
 }
 
-/* A NaN is neither above nor below a bound, so what is clipped keeps it. */
+/* A NaN is neither above nor below a bound, so clipping keeps it. */
 static void clip_keeps_nan(void **state)
 {
     struct rb_writer w;
@@ -355,7 +354,8 @@ static void own_loss(void **state)
     rb_writer_done(&w);
 }
 
-/* Rows that are known at import are there, as positions are that reach as far as a sample does. */
+/* Rows that are known at import must exist in the table, like positions up to the length of a
+ * sample. */
 static void known_rows(void **state)
 {
     static const struct {
@@ -384,7 +384,7 @@ static void known_rows(void **state)
     }
 }
 
-/* Kernels of roots and the like take floats, and the operator's definition says so too. */
+/* Kernels of roots and similar operators take floats, as the operators' definitions say. */
 static void roots_of_integers(void **state)
 {
     struct rb_writer w;
@@ -421,7 +421,7 @@ static void info(void **state)
     rb_buffer_done(&bytes);
 }
 
-/* Sizes that windows and pads would carry beyond what a number holds. */
+/* Sizes that windows and pads would carry beyond what an integer holds. */
 static void endless_image(void **state)
 {
     for (int i = 0; i < 2; i++) {

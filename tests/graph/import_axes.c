@@ -37,8 +37,8 @@ static void a_symbolic_sequence_must_be_bound(void **state)
     expect_refusal(&w, 2, RB_EUNSUPPORTED, "input 'x': axis 1 is symbolic (time)");
 }
 
-/* Sides of images come from a sample, whose axes of 1 in front may be left out; what no sample says
- * is of the size that any has. */
+/* Sides of images come from a sample, whose leading axes of 1 may be left out; an axis that no
+ * sample gives has the size for free axes. */
 static void symbolic_axes_are_as_long_as_in_a_sample(void **state)
 {
     struct rb_tensor_type samples[] = {{RB_F32, 2, {5, 6}}, {RB_F32, 1, {8}}};

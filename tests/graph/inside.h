@@ -22,7 +22,7 @@ static inline Onnx__ValueInfoProto **inside_names(struct rb_writer *w, const cha
     return all;
 }
 
-/* Nodes from `first` on become the graph of an attribute of the node behind them. */
+/* Nodes from `first` on become the graph of an attribute of the last node. */
 static inline void put_inside(struct rb_writer *w, size_t first, const char *key,
                               const char *inputs, const char *outputs)
 {

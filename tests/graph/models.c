@@ -43,7 +43,7 @@ static const struct rb_value *find(const struct rb_graph *graph, const char *nam
     return NULL;
 }
 
-/* As many as the PyTorch modules of the same shapes have. */
+/* The same counts as the PyTorch modules of the same shapes. */
 static void defaults(void **state)
 {
     struct rb_graph *graph = generate("gpt", NULL, 0);
@@ -95,7 +95,7 @@ static void initial_weights(void **state)
     rb_graph_free(graph);
 }
 
-/* A change of these numbers changes every model that anyone generates. */
+/* A change of these numbers changes every model that a user generates. */
 static void random_numbers_are_fixed(void **state)
 {
     float uniform[3], normal[3], again[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docs/operators.md is what the table of operators says: `test_graph_operators --write` writes it.
- */
+/* docs/operators.md agrees with the table of operators: `test_graph_operators --write` writes
+ * it. */
 #include "tests/graph/help.h"
 
 #include "base/buffer.h"

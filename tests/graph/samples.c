@@ -6,11 +6,11 @@
 
 enum { SIZE = 4 }; /* the batch, and all other axes */
 
-/* x [4, 4, 4, 4], behind the batch channels and an image, goes through steps, and their mean is the
- * loss.  A step is an operator, then "key=integers" of it, then its other inputs: w is a weight,
- * its digits the rank; i[...] known integers; x the input; @ what the step before made, once more.
- * In front of the operator "x" or "w2" is what it begins with, where that is not the step before.
- */
+/* x [4, 4, 4, 4], behind the batch channels and an image, goes through steps, and the mean of the
+ * result is the loss.  A step is an operator, then its "key=integers", then its other inputs: w is
+ * a weight whose digit is the rank; i[...] known integers; x the input; @ once more the result of
+ * the step before.  In front of the operator "x" or "w2" names its first input, where that is not
+ * the step before. */
 static const struct model_case {
     const char *steps[8];
     bool mean;
@@ -30,13 +30,13 @@ static const struct model_case {
     {{"Transpose perm=1,2,0,3", "Reshape i[4,4,4,4]", "Softmax axis=2"}, false},
     {{"Reshape i[2,2,64]", "Relu", "Reshape i[4,64]"}, true},
     {{"Reshape i[2,2,64]", "ReduceMax axes=1"}, false},
-    /* each with each */
+    /* each sample with each other */
     {{"Reshape i[4,64]", "Transpose perm=1,0", "Reshape i[64,4]", "MatMul w2"}, false},
     {{"Reshape i[4,64]", "Transpose perm=1,0", "x Reshape i[4,64]", "MatMul @-1"}, false},
     {{"Transpose perm=0,1,3,2", "x MatMul @", "Softmax axis=3", "MatMul x"}, true},
     {{"Transpose perm=1,0,2,3", "Add x"}, false},
     {{"Transpose perm=1,2,3,0", "x MatMul @"}, false},
-    /* parts of the batch, and others' samples */
+    /* parts of the batch, and samples of others */
     {{"Slice i[1] i[3] i[1]"}, true},
     {{"Slice i[1] i[3] i[0]"}, false},
     {{"Slice i[3] i[-5] i[1] i[-1]", "Mul x"}, true},
@@ -53,7 +53,7 @@ static const struct model_case {
     {{"Conv w4 kernel_shape=4,4", "Flatten", "LayerNormalization w1"}, true},
     {{"w4 Conv x kernel_shape=4,4"}, false},
     {{"MaxPool kernel_shape=2,2", "GlobalAveragePool", "Expand i[4,4,4,4]"}, true},
-    /* what is the same for every sample changes nothing */
+    /* values that are the same for every sample change nothing */
     {{"w4 Mul x", "ReduceMean axes=0", "Sqrt"}, false},
     {{"w4 Softmax axis=0", "Add x"}, true},
 };
@@ -76,7 +76,7 @@ static const char *integers(struct chain *chain, const char *text)
                                    numbers);
 }
 
-/* @: of the step before; @-1: of the one before that. */
+/* @: the result of the step before; @-1: of the one before that. */
 static const char *operand(struct chain *chain, const char *word)
 {
     const int64_t dim[] = {SIZE, SIZE, SIZE, SIZE};
@@ -156,7 +156,7 @@ static void means(void **state)
     }
 }
 
-/* What sums over samples are divided by, behind them: the number of samples alone makes a mean. */
+/* A division after sums over samples: only dividing by the number of samples makes a mean. */
 static void quotients(void **state)
 {
     static const struct {
@@ -166,7 +166,7 @@ static void quotients(void **state)
     } quotients[] = {
         {{"ReduceSum"}, SIZE, RB_OWN_LOSS_MEAN},
         {{"ReduceSum", "ReduceSum"}, SIZE, RB_OWN_LOSS_MEAN},
-        {{"ReduceMean"}, SIZE, RB_OWN_LOSS_MEAN}, /* a fraction of one */
+        {{"ReduceMean"}, SIZE, RB_OWN_LOSS_MEAN}, /* a fraction of a mean */
         {{"ReduceSum"}, SIZE + 1, RB_OWN_LOSS_OTHER},
         {{"ReduceSum", "ReduceMean"}, SIZE, RB_OWN_LOSS_OTHER},
         {{"ReduceL2"}, SIZE, RB_OWN_LOSS_OTHER},
@@ -200,7 +200,7 @@ static void quotients(void **state)
     }
 }
 
-/* Penalties of weights are the same in every microbatch, whatever is made of them. */
+/* Penalties of weights are the same in every microbatch, whatever is computed from them. */
 static void penalties(void **state)
 {
     struct chain chain = {.n = 0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Type inference: for every operator what it makes, and something that it refuses.
+/* Type inference: for every operator its output types, and a case that it refuses.
  *
  * A case is a line of text: "f2,3 f3 | axis=1 epsilon=0.5 | f2,3 -> f2,3": inputs, attributes, the
  * given type (or types), the outputs.  f float32, d float64, l int64, i int32, u uint8, b bool; "f"
@@ -210,7 +210,7 @@ static const struct test_case cases[] = {
     {RB_OP_MAX_POOL, "f1,1,5 | kernel=3 strides=1 pads=0,5 dilations=2 ceil=0 | -> !"},
     {RB_OP_MAX_POOL,
      "f1,1,1,1 | kernel=2,3 strides=1,1 pads=1,16777216,0,0 dilations=1,1 ceil=0 | -> !"},
-    /* A convolution may be padded by more. */
+    /* A convolution may be padded by more than a pool. */
     {RB_OP_CONV, "f2,4,9 f6,4,1 | strides=1 pads=1,1 dilations=1 group=1 | -> f2,6,11"},
     /* The last window would start in the padding. */
     {RB_OP_AVERAGE_POOL, "f1,1,3 | kernel=2 strides=2 pads=1,1 ceil=1 countPad=0 | -> f1,1,2"},
@@ -347,7 +347,7 @@ static void every_operator_has_a_case(void **state)
             fail_msg("%s has no case", rb_op_info((unsigned)op)->name);
 }
 
-/* No shape rule may assume an input that is not there, or an attribute. */
+/* No shape rule may assume an input or an attribute that is not there. */
 static void nothing_given(void **state)
 {
     static const char *const types[] = {"f", "f2", "f2,2", "f2,2,2", "l2,2", "b2"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* torch.export's signature says what of a file is a parameter; without it every float may be one.
- */
+/* torch.export's signature says which initializers of a file are parameters; without it every float
+ * may be one. */
 #include "graph/advice.h"
 #include "graph/onnx/model.h"
 #include "graph/train.h"
@@ -31,7 +31,7 @@ static void add_metadata(ProtobufCMessage *message, int i, unsigned tag, const c
     message->unknown_fields = &fields[i];
 }
 
-/* y = (x * w) * (m * c): a parameter, a buffer, and what the exporter has made. */
+/* y = (x * w) * (m * c): a parameter, a buffer, and an array that the exporter has made. */
 static void start(struct rb_writer *w, const char *signature)
 {
     rb_writer_init(w, "test", 1);
@@ -73,7 +73,7 @@ static void kinds(void **state)
     rb_writer_done(&w);
 }
 
-/* What is not in a state_dict is a constant. */
+/* An array that is not in a state_dict is a constant. */
 static void constants(void **state)
 {
     struct rb_graph *graph = NULL;
@@ -90,7 +90,7 @@ static void constants(void **state)
     rb_writer_done(&w);
 }
 
-/* A parameter is one, though only a sine is made of it. */
+/* A parameter stays one, even if only a sine is made of it. */
 static void parameters_of_sines(void **state)
 {
     struct rb_graph *graph = NULL;
@@ -119,7 +119,7 @@ static void parameters_of_sines(void **state)
     }
 }
 
-/* The node that reads w was made from a call. */
+/* The node that reads w was made from this call. */
 static void start_called(struct rb_writer *w, const char *call)
 {
     start(w, "p_w: PARAMETER target='w'\np_v: PARAMETER target='layers.1.v'\n"
@@ -148,13 +148,13 @@ static void lost(void **state)
     start_called(&w, CALL "(args = (%x, %b_m" REST); /* it reads w: no array made by the exporter */
     assert_int_equal(import_batch(&w, 2, &graph, &why), 0);
     rb_graph_free(graph);
-    w.graph.node[0]->input[1] = rb_arena_string(&w.arena, "c"); /* that is one */
+    w.graph.node[0]->input[1] = rb_arena_string(&w.arena, "c"); /* c is one */
     expect_refusal(&w, 2, RB_EUNSUPPORTED, "1 of the module's parameters were replaced ('m' ...)");
     start_called(&w, CALL "(args = (%x, %p_w, %b_n" REST); /* a buffer that was not needed */
     assert_int_equal(import_batch(&w, 2, &graph, &why), 0);
     rb_graph_free(graph);
     rb_writer_done(&w);
-    start_called(&w, CALL "(args = (%x, %b_n" REST); /* another in its place: w */
+    start_called(&w, CALL "(args = (%x, %b_n" REST); /* w is in its place */
     expect_refusal(&w, 2, RB_EUNSUPPORTED, "1 of the module's parameters were replaced ('n' ...)");
     start_called(&w, CALL "(args = (%x, %p_w" REST); /* others are not used at all */
     assert_int_equal(import_batch(&w, 2, &graph, &why), 0);
@@ -175,8 +175,8 @@ static void lost(void **state)
     rb_writer_done(&w);
 }
 
-/* Buffers that the module changes, read for what they hold: m, and not a batch norm's statistic.
- * What the module calls their new value is no call with the old one. */
+/* Buffers that the module changes, and the model reads: m, but not a batch norm's statistic.  A
+ * call with the name of their new value is no call with the old value. */
 static void changed(void **state)
 {
     struct rb_advice advice[RB_ADVICE_MOST];
@@ -223,7 +223,7 @@ static void nonsense(void **state)
     rb_writer_done(&w);
 }
 
-/* The model with its gradient by mean squared errors.  The writer is done with. */
+/* The model with its gradient by mean squared errors.  Ends the writer. */
 static struct rb_graph *differentiated(struct rb_writer *w, struct rb_tensor_type targets)
 {
     struct rb_loss_options loss = {.type = "mse", .targets = targets};
@@ -237,7 +237,8 @@ static struct rb_graph *differentiated(struct rb_writer *w, struct rb_tensor_typ
     return graph;
 }
 
-/* What the gradient of y = w[x] leaves out where that was made from such a call; -1: nothing. */
+/* The padding that the gradient of y = w[x] leaves out where the node was made from a call with
+ * these arguments; -1: none. */
 static int64_t left_out(const char *arguments)
 {
     struct rb_graph *graph;
@@ -274,8 +275,8 @@ static void padding(void **state)
     assert_int_equal(left_out(""), -1);
 }
 
-/* Of y = x * w + Identity(x * v), where that was made from such a call: are w and v reached by
- * gradients? */
+/* For y = x * w + Identity(x * v), where the Identity was made from a call of `target`: do
+ * gradients reach w and v? */
 static void reached(const char *target, bool *ret_w, bool *ret_v)
 {
     struct rb_graph *graph;
@@ -303,7 +304,7 @@ static void reached(const char *target, bool *ret_w, bool *ret_v)
     rb_graph_free(graph);
 }
 
-/* An Identity that a detach() has left ends the way of gradients, and no other does. */
+/* An Identity that a detach() has left stops gradients, and no other Identity does. */
 static void detached(void **state)
 {
     bool w, v;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers that are added, in parts: each part adds what it has, and what is not where the other is
- * is refused. */
+/* Layers that are added, in parts: each part adds what it has, and a plan is refused where the
+ * summands are not on the same parts. */
 #include "graph/split.h"
 
 #include "graph/train.h"
@@ -16,7 +16,8 @@ static const char *conv(struct rb_writer *w, const char *name, const char *x, in
     return x;
 }
 
-/* first > Relu > second; `op` of what the Relu and the second give > Relu > mean > dense > loss. */
+/* first > Relu > second; `op` of the outputs of the Relu and of second > Relu > mean > dense >
+ * loss. */
 static struct rb_graph *residual(const char *op)
 {
     struct rb_loss_options loss = {.type = "cross_entropy", .targets = {.dtype = RB_I64}};
@@ -43,7 +44,8 @@ static struct rb_graph *residual(const char *op)
     return graph;
 }
 
-/* Of two parts; `second`: the runs of the convolution that is added to the first one's Relu. */
+/* Split into two parts; `second`: the runs of the convolution that is added to the first one's
+ * Relu. */
 static int split(const char *op, struct rb_split_run *second, int n, uint32_t mine,
                  struct rb_graph **ret, struct rb_why *why)
 {
@@ -67,8 +69,8 @@ static const struct rb_node *find(const struct rb_graph *graph, enum rb_op op, i
     return found;
 }
 
-/* The same places, in runs that are cut differently: a part adds its own filters, and what is
- * spread is what products read, the Relu and the mean of the sum. */
+/* The same places, in runs that are cut differently: a part adds its own filters, and only what
+ * products read is spread, the Relu and the mean of the sum. */
 static void sums_stay_home(void **state)
 {
     static const enum rb_op ops[] = {RB_OP_ADD, RB_OP_SUB, RB_OP_MUL};
@@ -95,7 +97,7 @@ static void sums_stay_home(void **state)
         }
 }
 
-/* A plan that has them elsewhere is refused with the node, whatever part is asked for. */
+/* A plan that has the summands elsewhere is refused with the node, whichever part is asked for. */
 static void strangers_are_refused(void **state)
 {
     static const char *const names[] = {"Add", "Sub", "Mul"};
@@ -125,8 +127,8 @@ static const char *dense(struct rb_writer *w, const char *name, const char *x, i
     return x;
 }
 
-/* Two layers behind each other, and a third one that is added to them; with `behind` a product
- * reads the sum. */
+/* Two layers, concatenated, and a third one that is added to them; with `behind` a product reads
+ * the sum. */
 static struct rb_graph *strangers(bool behind)
 {
     struct rb_loss_options loss = {.type = "cross_entropy", .targets = {.dtype = RB_I64}};
@@ -152,9 +154,9 @@ static struct rb_graph *strangers(bool behind)
     return graph;
 }
 
-/* What only the loss reads is in the last part, and all that it is made of goes there, once, also
- * where places are the same by chance: the partition has no sum there.  A product cannot read it.
- */
+/* A value that only the loss reads is in the last part, and everything that it is made of goes
+ * there, once, even where places are the same by chance: the partition has no sum there.  A product
+ * cannot read such a value. */
 static void strangers_are_last(void **state)
 {
     static const uint32_t places[][2] = {{0, 1}, {1, 0}, {0, 0}};
@@ -185,7 +187,7 @@ static void strangers_are_last(void **state)
             }
 }
 
-/* A layer that is read pooled, and twice more as what views are of it: sent once. */
+/* A layer that is read pooled, and twice more through views of it, is sent once. */
 static void views_are_one(void **state)
 {
     struct rb_loss_options loss = {.type = "cross_entropy", .targets = {.dtype = RB_I64}};
@@ -212,7 +214,7 @@ static void views_are_one(void **state)
             fail_msg("%s", why.text);
         rb_writer_done(&w);
         find(graph, RB_OP_SPREAD, &n);
-        assert_int_equal(n, 2); /* of the Relu and of the second convolution */
+        assert_int_equal(n, 2); /* one of the Relu, one of the second convolution */
         rb_graph_free(graph);
     }
 }

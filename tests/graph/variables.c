@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Importing: what is trained, what stands still, and what holds in training alone. */
+/* Importing: which variables are trained, which stand still, and which nodes exist in training
+ * alone. */
 #include "graph/hints.h"
 #include "graph/models/models.h"
 #include "tests/graph/help.h"
@@ -61,7 +62,7 @@ static void globs(void **state)
 }
 
 /* Running statistics know which output keeps them up to date, also where scale and bias are frozen;
- * frozen themselves they rest. */
+ * statistics that are frozen themselves do not change. */
 static void statistics(void **state)
 {
     const char *const settings[] = {"image=8", "channels=1", "batchnorm=1"};
@@ -184,8 +185,8 @@ static void statistics_that_are_computed(void **state)
     }
 }
 
-/* PyTorch's older exporter has an instance normalization with running statistics as a batch norm of
- * all samples' channels: without training_mode, but with the five outputs of old. */
+/* PyTorch's older exporter writes an instance normalization with running statistics as a batch norm
+ * over all samples' channels: without training_mode, but with the five outputs of old opsets. */
 static void statistics_of_instances(void **state)
 {
     for (int train = 0; train < 2; train++) {
@@ -222,7 +223,7 @@ static void statistics_of_instances(void **state)
     }
 }
 
-/* A vector that falls is one of frequencies; what is neither may be a parameter. */
+/* A vector that falls is one of frequencies; any other vector may be a parameter. */
 static void tables(void **state)
 {
     static const float numbers[2][3] = {{1, 0.1F, 0.01F}, {0.3F, 0.9F, 0.2F}};
@@ -250,7 +251,7 @@ static void tables(void **state)
     }
 }
 
-/* Half floats are counted: that there is nothing to train may be for them. */
+/* Half floats are counted: they may be the reason that there is nothing to train. */
 static void half_floats(void **state)
 {
     struct rb_graph *graph = NULL;
@@ -273,7 +274,7 @@ static void half_floats(void **state)
 enum { DIVIDED, MULTIPLIED, BY_ANOTHER, PATHS };
 
 /* Stochastic depth of torchvision and timm (Bernoulli's mask, divided), of transformers (a floor),
- * and what looks like it; x * 0.5 / 0.5 each. */
+ * and a mask that only looks like it; x * 0.5 / 0.5 each. */
 static void write_paths(struct rb_writer *w, int kind)
 {
     const char *half = "half", *mask = "mask", *x = "x";
@@ -296,7 +297,7 @@ static void write_paths(struct rb_writer *w, int kind)
     rb_writer_node(w, "Mul", "y", x, mask, NULL);
 }
 
-/* Training drops paths, evaluation keeps them; another mask is the model's own affair. */
+/* Training drops paths, evaluation keeps them; any other mask stays as the model has it. */
 static void evaluation_keeps_paths(void **state)
 {
     for (int i = 0; i < 2 * PATHS; i++) {
