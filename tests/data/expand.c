@@ -27,7 +27,7 @@ static void touch(struct files *f, const char *name)
     assert_int_equal(rb_file_write(path, "x", 1, NULL), 0);
 }
 
-/* `paths` in the test's folder, to what they stand for there, each with a space behind. */
+/* Expand `paths` in the test's folder; the names come with a space behind each. */
 static int expand(struct files *f, const char *const *paths, char **ret_names)
 {
     char *whole[4] = {NULL};
@@ -58,12 +58,12 @@ static void what_paths_stand_for(void **state)
         const char *names;
     } cases[] = {
         {{"b2"}, "b2 "},
-        {{"b2", "a"}, "b2 a "}, /* as they are listed */
+        {{"b2", "a"}, "b2 a "}, /* in the order of the list */
         {{"b*"}, "b10 b2 "},
         {{"d/*", "a"}, "d/x d/y a "},
         {{"d"}, "d/x d/y "},
         {{"d/"}, "d/x d/y "},
-        {{"none"}, "none "}, /* for who opens it to say */
+        {{"none"}, "none "}, /* the open reports it */
         {{"odd[1]"}, "odd[1] "},
         {{"b[0-9]"}, "b2 "},
         {{NULL}, ""},

@@ -10,14 +10,14 @@
 
 struct files {
     char folder[64];
-    char path[2][100];    /* of the features and the targets put last */
-    const char *named[2]; /* what the options name of each: that */
+    char path[2][100];    /* of the features and the targets that were put last */
+    const char *named[2]; /* for each, the path that the options name */
     struct rb_source_options options;
     struct rb_source *source;
     struct rb_why why;
 };
 
-/* A test with such files as its state. */
+/* A test whose state is a struct files. */
 #define FILES_TEST(name) cmocka_unit_test_setup_teardown(name, files_new, files_done)
 int files_new(void **state);
 int files_done(void **state);
@@ -28,13 +28,13 @@ void put(struct files *f, int which, const char *name, const void *bytes, size_t
 void put_npy(struct files *f, int which, const char *name, int version, const char *header,
              const void *data, size_t size);
 
-/* Name one in the options that is there, or not; NULL: none. */
+/* Name a file in the options, whether it exists or not; NULL: none. */
 void name_file(struct files *f, int which, const char *path);
 
-/* Open what the options say, in place of what was open. */
+/* Open the source that the options describe, in place of the open one. */
 const struct rb_source_info *must_open(struct files *f);
 
-/* Fails with `err`, saying all of `says`, and naming the file. */
+/* Opening must fail with `err`, saying all of `says`, and naming the file. */
 void must_fail(struct files *f, int err, const char *path, const char *says);
 
 #endif

@@ -20,7 +20,7 @@ struct inputs {
     struct rb_source_input_options options[3];
 };
 
-/* One more, which the options of `f` name behind those that there are. */
+/* Add one more input, which the options of `f` name behind the others. */
 static void add_input(struct files *f, struct inputs *inputs, const char *name, const char *header,
                       const void *data, size_t size)
 {
@@ -79,7 +79,7 @@ static void by_rows(void **state)
     assert_true(size == 9);
 }
 
-/* They are a part of what a source is known again by, each for itself. */
+/* Inputs are a part of what a source is recognized by, each by itself. */
 static void known_again(void **state)
 {
     struct files *f = *state;

@@ -95,7 +95,7 @@ static void npy_kinds(void **state)
             check_kind(*state, &kinds[i], version);
 }
 
-/* Bytes are floats for a model that takes those, whatever the shape; as targets they never are. */
+/* Bytes are floats for a model that takes floats, whatever the shape; as targets they never are. */
 static void bytes_for_floats(void **state)
 {
     static const char header[] = "{'descr':'|u1','fortran_order':False,'shape':(2,3)}";
@@ -117,7 +117,8 @@ static void bytes_for_floats(void **state)
     assert_int_equal(must_open(f)->features.dtype, RB_F32);
 }
 
-/* The next ones count each value once; where all are equal they are that. */
+/* The second smallest and the second largest count each value once; where all values are equal,
+ * both are that value. */
 static void extremes(void **state)
 {
     static const struct {
@@ -153,7 +154,7 @@ static void npy_shapes(void **state)
     const struct rb_source_info *info;
 
     put_npy(f, 0, "x", 1, "{'descr': '<f4', 'fortran_order': True, 'shape': (6,)}", data, 24);
-    info = must_open(f); /* one axis is in both orders; found by its content */
+    info = must_open(f); /* one axis is in both orders; the format is found by content */
     assert_int_equal(info->samples, 6);
     assert_int_equal(info->features.rank, 0);
     assert_int_equal(info->targets.dtype, RB_NONE);
@@ -229,7 +230,7 @@ static void broken_npy(void **state)
     must_fail(f, RB_EINVAL, "x.npy", "no .npy file");
 }
 
-/* Every beginning of a sound file is an error and nothing worse. */
+/* Every prefix of a sound file is an error and nothing worse. */
 static void cut_npy(void **state)
 {
     static const char whole[] = "\x93NUMPY\1\0\x41\0"

@@ -101,7 +101,7 @@ static void epochs_and_seeds_differ(void **state)
 }
 
 /* Where does place 0 go, over many epochs?  Chi-squared over 50 samples has mean 49 and standard
- * deviation 9.9; what is seen is near 50. */
+ * deviation 9.9; the measured value is near 50. */
 static void places_are_uniform(void **state)
 {
     enum { N = 50, EPOCHS = 20000 };
@@ -119,7 +119,7 @@ static void places_are_uniform(void **state)
     }
 }
 
-/* The mean distance of neighbours is n/3 in a random order; what is seen is within 2 %. */
+/* The mean distance of neighbours is n/3 in a random order; the measured value is within 2 %. */
 static void neighbours_part(void **state)
 {
     const uint64_t n = 30000;
@@ -132,7 +132,7 @@ static void neighbours_part(void **state)
     assert_true(fabs(sum / (double)n / ((double)n / 3) - 1) < 0.03);
 }
 
-/* Two samples have both orders, about equally often. */
+/* Two samples come in both orders, about equally often. */
 static void two_samples(void **state)
 {
     int swapped = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several files as one: the samples of all of it at once, whatever borders there are. */
+/* Several files as one: samples are cut from all of them together, wherever the files end. */
 #include "tests/data/files.h"
 
 #include "base/arena.h"
@@ -75,7 +75,7 @@ static uint8_t *some_bytes(size_t size)
     return bytes;
 }
 
-/* All samples of the first are those of the second. */
+/* All samples of one source are those of the other. */
 static void check_same(const struct rb_source *one, const struct rb_source *other, int64_t seq_len)
 {
     size_t room = (size_t)seq_len * sizeof(int64_t);
@@ -96,7 +96,7 @@ static void check_same(const struct rb_source *one, const struct rb_source *othe
         free(at[i]);
 }
 
-/* Cut at these bytes; what is behind `whole` ends the last file. */
+/* Cut at these bytes; the bytes after the last cut are the last file. */
 static void check_cut(struct files *f, const char *name, const uint8_t *bytes, size_t size,
                       const size_t *cuts, int64_t seq_len)
 {
@@ -135,7 +135,7 @@ static void text_and_tokens(void **state)
         for (int64_t seq_len = 1; seq_len < 12; seq_len += 5)
             check_cut(f, "text", bytes, SHORT, cuts[i], seq_len);
     check_cut(f, "t.bin", bytes, SHORT, even, 7);
-    check_cut(f, "text", bytes, LONG, far, 256); /* samples that are read, not looked at */
+    check_cut(f, "text", bytes, LONG, far, 256); /* these samples are read, not mapped */
     check_cut(f, "t.bin", bytes, LONG, far, 200);
     free(bytes);
 }
@@ -166,7 +166,7 @@ static void headers_are_no_tokens(void **state)
     several_done(&all);
 }
 
-/* Rows behind rows, and targets that are cut elsewhere. */
+/* Rows of several files, and targets that are cut elsewhere. */
 static void arrays(void **state)
 {
     const float x[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
@@ -255,7 +255,7 @@ static void files_that_do_not_go_together(void **state)
     several_done(&all);
 }
 
-/* By what is in each, and by their order. */
+/* Sources are recognized by the content of each file, and by the files' order. */
 static void contents_of_all_are_known_again(void **state)
 {
     static const char *const texts[][2] = {
@@ -285,8 +285,8 @@ static void contents_of_all_are_known_again(void **state)
     }
 }
 
-/* Samples lie in one file or two, and are read, as 2 MB are not looked at.  Systems let a program
- * open 1024 until it asks for more, as rubatod does. */
+/* Samples lie in one file or two, and are read, because 2 MB are not mapped.  Systems let a program
+ * open 1024 files until it asks for more, as rubatod does. */
 static void thousands_of_files(void **state)
 {
     enum { FILES = 3000, EACH = 710, SEQ_LEN = 300 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which format a file is of, what is no file of data, and how much of a large one stays in memory.
- */
+/* Which format a file has, which files are no data, and how much of a large file stays in
+ * memory. */
 #include "tests/data/files.h"
 
 #include "base/arena.h"
@@ -45,7 +45,7 @@ static void cut_off(void **state)
     assert_int_equal(truncate(f->path[0], 9), 0);
     assert_int_equal(rb_source_check(f->source, &f->why), RB_EINVAL);
     assert_non_null(strstr(f->why.text, "shrinks.txt has 9 bytes, and had 10"));
-    assert_int_equal(truncate(f->path[0], 11), 0); /* what was mapped is there */
+    assert_int_equal(truncate(f->path[0], 11), 0); /* the mapped bytes are there */
     assert_int_equal(rb_source_check(f->source, &f->why), 0);
     put(f, 0, "shrinks.txt", "abcde", 5); /* another file of that name changes nothing */
     assert_int_equal(rb_source_check(f->source, &f->why), 0);
@@ -60,7 +60,7 @@ static void formats(void **state)
     must_fail(f, RB_EUNSUPPORTED, "idx3-ubyte.gz", "gunzip");
     put(f, 0, "x.npz", "PK\3\4more", 8);
     must_fail(f, RB_EUNSUPPORTED, "x.npz", "numpy.save");
-    f->options.format = "text"; /* who says what it is gets it */
+    f->options.format = "text"; /* a named format is used */
     assert_int_equal(must_open(f)->samples, 3);
     f->options.format = "tokens";
     assert_int_equal(must_open(f)->samples, 1);
@@ -77,7 +77,7 @@ static void formats(void **state)
 
 /* ---- Large files ---- */
 
-/* What this process has mapped of files and looked at. */
+/* How much this process has mapped of files and read. */
 static size_t mapped(void)
 {
     FILE *file = fopen("/proc/self/statm", "r");
@@ -103,7 +103,7 @@ static uint8_t *some_bytes(size_t size)
     return bytes;
 }
 
-/* Elements that are a slot's already. */
+/* Elements that already have the type of a slot. */
 static void large_arrays(void **state)
 {
     enum { SAMPLES = 1200, COUNT = 1500, TARGETS = 300 };
@@ -163,7 +163,7 @@ static uint64_t hash_of(struct files *f, uint8_t *bytes, size_t size, size_t fli
     return rb_source_hash(f->source);
 }
 
-/* A short file is known by each byte, a long one by its pieces from end to end. */
+/* A short file is recognized by each byte, a long one by pieces from its whole length. */
 static void contents_are_known_again(void **state)
 {
     enum { SHORT = 3000, LONG = 5000000 };
