@@ -95,7 +95,8 @@ static void test_refusals(void **state)
     assert_int_equal(refused("RBF1\3\0\0\0\0\0\0\0\0\0\0\0", 16, "Call"), RB_EINVAL);
 }
 
-/* Many tiny unknown fields: memory asked for is bounded, so this is refused and not served. */
+/* Many tiny unknown fields: the memory that is asked for is bounded, so the message is refused and
+ * not served. */
 static void test_amplification(void **state)
 {
     size_t fields = 8 << 20, size = 2 * fields;

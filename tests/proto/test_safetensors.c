@@ -108,7 +108,8 @@ static void test_round_trip(void **state)
     }
 }
 
-/* In front, in their order, as they are read again; and what has none is read as none. */
+/* Notes stand in front, in their order, and are read back; a file without notes is read as having
+ * none. */
 static void test_notes(void **state)
 {
     static const struct rb_safetensor_note notes[] = {{"format", "pt"}, {"b\n", "fc.weight"}};

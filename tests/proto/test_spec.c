@@ -96,7 +96,7 @@ static void test_overrides(void **state)
     rb__job_file__free_unpacked(job, NULL);
 }
 
-/* Only what the user has written may be a pattern. */
+/* Only a path that the user has written may be a pattern. */
 static void test_folder_with_marks(void **state)
 {
     static const char *const overrides[] = {"spec.data.train.path='*.txt'",
@@ -113,7 +113,7 @@ static void test_folder_with_marks(void **state)
     rb__job_file__free_unpacked(job, NULL);
 }
 
-/* One file is a list of one, also where JSON says it; each counts from the job file's folder. */
+/* One file is a list of one, also in JSON; each path counts from the job file's folder. */
 static void test_lists_of_files(void **state)
 {
     static const char *const overrides[] = {"spec.data.train.path=[a/*.bin, /abs, ./b]",
@@ -243,7 +243,7 @@ static void test_refusals(void **state)
     refused("spec.failure.window=soon", RB_EINVAL, "no duration");
 }
 
-/* A value that only the checks find wrong is shown where it stands in the file. */
+/* A value that only the checks find wrong is reported at its place in the file. */
 static void test_position(void **state)
 {
     static const char text[] = "apiVersion: rubato/v1\nkind: TrainJob\nmetadata: {name: g}\nspec:\n"
@@ -303,7 +303,7 @@ static void test_check_incomplete(void **state)
     assert_int_equal(rb_spec_check("a", NULL, &why), RB_EINVAL);
 }
 
-/* What came over a wire has no folder that relative paths count from. */
+/* A spec that came over a wire has no folder from which relative paths count. */
 static void test_check_relative(void **state)
 {
     Rb__JobFile *job = parse(smallest, NULL, 0);
@@ -327,7 +327,7 @@ static void test_check_relative(void **state)
     rb__job_file__free_unpacked(job, NULL);
 }
 
-/* An empty path is none, to whoever asks. */
+/* An empty path counts as none, for every reader. */
 static void test_checkpoints(void **state)
 {
     const char *overrides[] = {"spec.checkpoint.path=c", "spec.checkpoint.path=''"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Folders of certificates that are not what they should be: each is refused, and it is said why.
- * They are signed here, because deploy/certificates makes none that would not do. */
+/* Folders of certificates that are not what they should be: each is refused, with the reason.  They
+ * are signed here, because deploy/certificates makes none that would be refused. */
 #include "proto/tls.h"
 
 #include "base/arena.h"
@@ -91,7 +91,7 @@ static void add_certificate(const char *name, const char *file, const struct ide
     add(name, file, text);
 }
 
-/* folder/name: who, and its key, encrypted with a password. */
+/* Write folder/name: the certificate of `who`, and its key, encrypted with a password. */
 static void store(const char *name, const struct identity *who, const struct identity *authority,
                   const char *password)
 {
@@ -107,7 +107,7 @@ static void store(const char *name, const struct identity *who, const struct ide
     add(name, "tls.key", text);
 }
 
-/* Of rb_tls_new and rb_tls_serves. */
+/* The result of rb_tls_new and rb_tls_serves. */
 static int use(const char *name, struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, name);
@@ -125,7 +125,7 @@ static void what_others_would_refuse(void **state)
 {
     static const struct {
         struct wish wish;
-        const char *words; /* NULL: it will do */
+        const char *words; /* NULL: it is accepted */
     } cases[] = {
         {{.name = "good", .from = -1, .until = 1}, NULL},
         {{.name = "past", .from = -2, .until = -1}, "past/tls.crt has expired"},
@@ -153,7 +153,7 @@ static void what_others_would_refuse(void **state)
     forget(&authority);
 }
 
-/* Up to an authority that is trusted, with all between in tls.crt. */
+/* Chains up to a trusted authority, with all certificates between in tls.crt. */
 static void chains(void **state)
 {
     const struct wish middle_wish = {.name = "middle", .authority = true, .from = -1, .until = 9};
@@ -181,7 +181,7 @@ static void chains(void **state)
     forget(&authority);
 }
 
-/* Root may read everything, so nobody tries. */
+/* Root may read everything, so the test runs as nobody. */
 static int use_as_nobody(const char *name, struct rb_why *why)
 {
     const bool root_runs = getuid() == 0;
@@ -215,7 +215,7 @@ static void files_that_cannot_be_read(void **state)
     forget(&authority);
 }
 
-/* The first that expires decides, be it the authority. */
+/* The certificate that expires first decides, even the authority's. */
 static void how_long_it_is_good(void **state)
 {
     static const struct {
@@ -245,7 +245,7 @@ static void how_long_it_is_good(void **state)
     }
 }
 
-/* The files of another one take its place. */
+/* A file of another folder takes its place. */
 static void move_in(const char *from, const char *file)
 {
     RB_CLEANUP(rb_freep) char *source = rb_format("%s/%s/%s", folder, from, file);
