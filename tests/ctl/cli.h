@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is expected of one call of rubatoctl: its exit code, what it prints, what it asks.
+/* Checks of one call of rubatoctl: its exit code, what it prints, what it asks.
  *
  * words > [cli] > fake_run > exit code, stdout, stderr, calls
  *
- * All of them fail the test where it is otherwise. */
+ * Each check fails the test if rubatoctl does otherwise. */
 #ifndef RB_TESTS_CTL_CLI_H
 #define RB_TESTS_CTL_CLI_H
 
@@ -16,20 +16,20 @@
 /* Answers to `status`, and a job file whose model is gpt.onnx. */
 extern const char cli_running[], cli_succeeded[], cli_job[];
 
-/* Exit code, one part of stdout and one of stderr. */
+/* The exit code, a part of stdout and a part of stderr. */
 void cli_expect(const struct fake *fake, int code, const char *out, const char *err,
                 const char *const *words);
 
-/* What it prints where it succeeds.  The caller frees it. */
+/* What rubatoctl prints where it succeeds.  The caller frees it. */
 json_t *cli_run_json(const struct fake *fake, const char *const *words);
 
-/* `part` is in `text`, which may be NULL. */
+/* `text`, which may be NULL, contains `part`. */
 void cli_has(const char *text, const char *part);
 
-/* `part` is in a call so far. */
+/* A call so far contains `part`. */
 void cli_called(const struct fake *fake, const char *part);
 
-/* A file in the fake's folder. */
+/* Write a file in the fake's folder. */
 void cli_put(const struct fake *fake, const char *name, const char *text);
 
 #endif

@@ -125,7 +125,7 @@ static void serve(int listener, const char *folder, const struct fake_reply *rep
             note(folder, call);
             answer(fd, how);
             while (how && how->how == FAKE_SILENCE && read(fd, &byte, 1) > 0)
-                ; /* who goes without having read all is an error, and gone as well */
+                ; /* a caller that goes without reading all is an error, and gone as well */
             rb__call__free_unpacked(call, NULL);
         }
         close(fd);

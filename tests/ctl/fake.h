@@ -5,7 +5,7 @@
 
 #include <sys/types.h>
 
-/* What is answered to a method.  Rows of one method are used in turn; the last one stays. */
+/* The answer to a method.  Rows of one method are used in turn; the last one stays. */
 struct fake_reply {
     const char *method;
     const char *body; /* JSON; NULL: {} */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The built rubatoctl against a rubatod of a few lines: words that it does not take, exit codes,
- * and what is asked and printed by verbs that only look. */
+ * and the calls and output of verbs that only look. */
 #include "base/error.h"
 #include "tests/ctl/cli.h"
 
@@ -148,7 +148,7 @@ static void test_reading(void **state)
     fake_stop(&fake);
 }
 
-/* More wait at its socket than may, for now. */
+/* More callers wait at the socket than it takes at the moment. */
 static void test_crowd(void **state)
 {
     enum { MOST = 64 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that rubatoctl writes: whole or not at all, and what was there before. */
+/* Files that rubatoctl writes: whole or not at all, and the files that were there before. */
 #include "base/buffer.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -42,7 +42,7 @@ static void test_export(void **state)
     fake_stop(&fake);
 }
 
-/* What is no regular file stays what it is, and one that is keeps its mode. */
+/* A name that is no regular file stays what it is, and a regular file keeps its mode. */
 static void test_output(void **state)
 {
     static const struct fake_reply replies[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Verbs that change jobs and nodes: what is asked of rubatod, and what is printed of its answer. */
+/* Verbs that change jobs and nodes: the calls to rubatod, and what is printed of the answers. */
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/error.h"
@@ -103,7 +103,7 @@ static void test_resize(void **state)
     cli_expect(&fake, 1, "", "superseded",
                WORDS("resize", "gpt", "--devices", "a:0,b:1", "--devices", "c:2", "--wait"));
     cli_called(&fake, "{\"devices\":[\"a:0\",\"b:1\",\"c:2\"],\"want\":3,\"job\":\"gpt\"}");
-    for (int i = 0; i < 2; i++) { /* found so at once, and by the wish that came of it */
+    for (int i = 0; i < 2; i++) { /* found at once, and found by the wish that was made */
         json = cli_run_json(&fake, WORDS("shrink", "gpt", "1", "--wait", "-o", "json"));
         assert_int_equal(json_integer_value(json_object_get(json, "from")), 3);
         assert_int_equal(json_integer_value(json_object_get(json, "to")), 3);
@@ -148,7 +148,7 @@ static void test_nodes_and_jobs(void **state)
     cli_expect(&fake, 0, "b: drained, to be left by 2023-11-14 22:13:20\n", "",
                WORDS("node", "drain", "b", "--deadline", "2m", "--wait"));
     cli_called(&fake, "{\"node\":\"b\",\"verb\":\"drain\",\"deadline\":120000}");
-    cli_called(&fake, "{\"node\":\"b\",\"verb\":\"look\"}"); /* who waits changes nothing */
+    cli_called(&fake, "{\"node\":\"b\",\"verb\":\"look\"}"); /* waiting changes nothing */
     cli_expect(&fake, 4, "", "took it back", WORDS("node", "drain", "c", "--wait"));
     cli_expect(&fake, 0, "gpt: pause asked for, now Running\n", "", WORDS("pause", "gpt"));
     cli_expect(&fake, 0, "gpt: is Paused already\n", "", WORDS("pause", "gpt"));

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What zeros give is the same in all rows, but for the order in which a product adds up in them. */
+/* With zeros as inputs all rows are the same, but for the order in which a product adds them up. */
 static void expect_equal_rows(const char *bytes, size_t rows, size_t columns)
 {
     float values[40 * 10];
@@ -70,8 +70,8 @@ static void test_models(void **state)
     fake_stop(&fake);
 }
 
-/* What `profile` says adds up, and products are counted: 2 x 5 samples x (4 x 8 + 8 x 3) forward
- * and for the weights, and 8 x 3 once more for what goes back. */
+/* The rows of `profile` add up, and products are counted: 2 x 5 samples x (4 x 8 + 8 x 3) forward
+ * and for the weights, and 8 x 3 once more for the gradient that goes back. */
 static void test_profile(void **state)
 {
     static const struct fake_reply none[] = {{0}};

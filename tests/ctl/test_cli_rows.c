@@ -68,7 +68,7 @@ static void test_metrics(void **state)
     "{\"columns\":[\"step\",\"time\",\"loss\",\"grad_norm\",\"lr\"],\"rows\":[" rows               \
     "],\"phase\":\"Succeeded\"}"
 
-/* The same bytes, whether it is written at once, or anew, or page by page. */
+/* The same bytes, whether the file is written at once, or anew, or page by page. */
 static void test_tensorboard(void **state)
 {
     static const char file[] = "events.out.tfevents.1700000000.gpt";

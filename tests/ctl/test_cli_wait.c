@@ -47,7 +47,7 @@ static void test_wait(void **state)
     fake_stop(&fake);
 }
 
-/* Whoever waits follows the job, and not its name, which another may get. */
+/* A caller that waits follows the job, and not its name, which another job may get. */
 static void test_wait_for_deleted(void **state)
 {
     static const struct fake_reply replies[] = {
@@ -83,7 +83,7 @@ static int count_calls(const struct fake *fake, const char *method)
     return n;
 }
 
-/* Also where nobody has waited for it yet. */
+/* Also before any call has waited for the process. */
 static bool has_ended(pid_t pid)
 {
     siginfo_t info = {0};
@@ -91,7 +91,7 @@ static bool has_ended(pid_t pid)
     return waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid;
 }
 
-/* With this signal once rubatoctl has asked so often. */
+/* Send this signal once rubatoctl has asked so often. */
 static struct outcome interrupt(const struct fake *fake, int with, int times, const char *method,
                                 const char *const *words)
 {
@@ -104,7 +104,7 @@ static struct outcome interrupt(const struct fake *fake, int with, int times, co
     return fake_wait(fake, pid);
 }
 
-/* Not every file system has. */
+/* Does the file system have O_TMPFILE?  Not every one does. */
 static bool has_unnamed_files(const struct fake *fake)
 {
     int fd = open(fake->folder, O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The verbs of models against models written by hand: what they say is what a submit would do. */
+/* The verbs of models against models written by hand: they report what a submit would do. */
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/error.h"
@@ -72,7 +72,7 @@ static void write_npy(const char *name, const char *type, const char *shape, con
     assert_int_equal(rb_file_write(path, file.data, file.size, NULL), 0);
 }
 
-/* An axis of this name, of no size of its own. */
+/* An axis of this name, without a fixed size. */
 static void free_axis(struct rb_writer *w, int input, int axis, const char *name)
 {
     Onnx__TensorShapeProto__Dimension *dim =
@@ -82,7 +82,7 @@ static void free_axis(struct rb_writer *w, int input, int axis, const char *name
     dim->dim_param = rb_arena_string(&w->arena, name);
 }
 
-/* What lies behind the header of an array that was written, which is all of `size` bytes. */
+/* Reads the bytes after the header of a written array, which must be `size`. */
 static void read_npy(const char *name, void *ret, size_t size)
 {
     RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", fake.folder, name);
@@ -95,7 +95,8 @@ static void read_npy(const char *name, void *ret, size_t size)
 
 /* ---- model run ---- */
 
-/* Exporters name a node by what it is in the module; the output is called what its author said. */
+/* Exporters name a node by its place in the module; the output has the name that its author gave
+ * it. */
 static void outputs_have_the_names_of_the_file(void **state)
 {
     const float x[] = {1, 2, 3};
@@ -165,7 +166,7 @@ static void weights_from_another_file(void **state)
                  "none.safetensors"));
 }
 
-/* The last byte of what the writer makes is its opset: 6, where `axis` says where the exponents
+/* The last byte that the writer makes is the opset: 6, where `axis` says where the exponents
  * belong. */
 static void exponents_before_opset_7(void **state)
 {
@@ -219,13 +220,13 @@ static void labels_are_an_input_like_any_other(void **state)
     assert_true(fabsf(loss - 0.549430f) < 1e-5f); /* (ln 3 + ln(1 + 2 e^-9)) / 2 */
 }
 
-/* 40 samples are two batches.  What is made of a weight alone is as long as one of them, or of no
- * axis, and comes out once; the mean of a batch is another one for each. */
+/* 40 samples are two batches.  An output that is made of a weight alone has the length of one
+ * batch, or no axis, and comes out once; the mean of a batch differs for each batch. */
 static void outputs_without_a_batch(void **state)
 {
     static const struct {
         int64_t rank;
-        int made; /* of samples, of a weight, a mean */
+        int made; /* 0: of samples, 1: of a weight, 2: a mean */
         bool fixed;
         size_t want; /* numbers; 0: refused */
     } cases[] = {{2, 0, false, 80}, {2, 0, true, 80}, {1, 1, false, 32}, {1, 1, true, 3},
@@ -308,7 +309,7 @@ static void a_file_for_each_input(void **state)
         assert_memory_equal(&got[i], mask[i] ? &x[i] : &y[i], 4);
 }
 
-/* Truth values are also what is not 0; an int32 is refused rather than cut off. */
+/* Numbers that are not 0 are true, too; an int32 is refused rather than cut off. */
 static void files_of_other_types(void **state)
 {
     const float x[] = {0, 0.25F, -1}, want[] = {0, 1, 1};
@@ -340,7 +341,7 @@ static void files_of_other_types(void **state)
 
 /* ---- model check, profile ---- */
 
-/* x and what else there is, as inputs of 4 numbers; x times a weight. */
+/* x and further inputs of 4 numbers; returns x times a weight. */
 static const char *start(struct rb_writer *w, int inputs)
 {
     static const char *const names[] = {"x", "y", "z"};
@@ -360,7 +361,7 @@ static const char *mean(struct rb_writer *w, const char *of)
     return output;
 }
 
-/* How a job file fills them. */
+/* How a job file fills several inputs. */
 static void several_inputs(void **state)
 {
     struct rb_writer w;
@@ -390,7 +391,7 @@ static void several_inputs(void **state)
            WORDS("model", "check", "three.onnx"));
 }
 
-/* y = x + a weight of n numbers, x as long as it likes. */
+/* y = x + a weight of n numbers; x may have any length. */
 static void write_sum(const char *path, int64_t n)
 {
     struct rb_writer w;
@@ -403,7 +404,7 @@ static void write_sum(const char *path, int64_t n)
     write_model(&w, "y", path);
 }
 
-/* Looked at with a size that the model takes, and that is said. */
+/* The axis gets a size that the model takes, and the output says which. */
 static void axes_of_no_size(void **state)
 {
     struct rb_writer w;

@@ -15,7 +15,7 @@ static void test_sum(void **state)
     assert_int_equal(rb_crc32c("", 0), 0);
 }
 
-/* What TensorBoard 2.21's own writer makes of the same two events. */
+/* The bytes that TensorBoard 2.21's own writer makes of the same two events. */
 static const char theirs[] =
     "1800000000000000a37f4b220900002040fc54d9411a0d627261696e2e4576656e743a322b3531107d000000000000"
     "0061558d7e0900002040fc54d94110032a700a110a0a747261696e2f6c6f737315000020400a160a0f747261696e2f"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `top` shows of what rubatod says, at any size of a terminal. */
+/* What `top` shows of rubatod's answers, at any size of a terminal. */
 #include "ctl/chart.h"
 #include "ctl/history.h"
 #include "ctl/top_view.h"
@@ -20,7 +20,7 @@ static json_t *parse(const char *text)
     return json;
 }
 
-/* Steps [from, to) on so many devices, losses 1/step. */
+/* Steps [from, to) on so many devices, with losses 1/step. */
 static void add_steps(struct rb_history *history, int from, int to, int devices)
 {
     json_t *columns = parse("[\"step\", \"loss\", \"step_ms\", \"devices\", \"configuration\"]");
@@ -44,7 +44,7 @@ static void test_history(void **state)
     assert_true(isnan(median) && isnan(slow));
     add_steps(&history, 1, 101, 2);
     assert_int_equal(history.n, 100);
-    add_steps(&history, 41, 61, 3); /* done again behind a fall back */
+    add_steps(&history, 41, 61, 3); /* done again after a fall back */
     assert_int_equal(history.n, 60);
     assert_int_equal(history.row[40].devices, 3);
     rb_history_times(&history, &median, &slow);
@@ -103,7 +103,7 @@ static void test_curve(void **state)
     rb_lines_done(&lines);
 }
 
-/* Several rows a column; and one loss throughout. */
+/* Several rows a column; and a curve of one loss. */
 static void test_curve_of_many(void **state)
 {
     struct rb_history history = {0};
@@ -191,7 +191,7 @@ static void test_all(void **state)
     assert_string_equal(rb_top_move(&seen, 0), "a");
 
     seen.heard = 86400000;
-    lines = view(&seen, 80, 8); /* room for few */
+    lines = view(&seen, 80, 8); /* room for few lines */
     assert_true(shows(&lines, "1970-01-02 00:00:00 UTC"));
     assert_true(lines.n <= 8);
     rb_lines_done(&lines);
@@ -230,7 +230,7 @@ static void test_job(void **state)
     assert_true(shows(&lines, "[#######################.]  2 of 17.5 ms"));
     assert_true(shows(&lines, "1 of 60 ms, a straggler"));
     assert_true(shows(&lines, "steps 1 to 50"));
-    assert_true(shows(&lines, "started: a?[31mb")); /* nobody writes to the terminal but us */
+    assert_true(shows(&lines, "started: a?[31mb")); /* only `top` itself controls the terminal */
     assert_true(shows(&lines, "nobody answers"));
     rb_lines_done(&lines);
 
@@ -243,7 +243,7 @@ static void test_job(void **state)
     json_decref(events);
 }
 
-/* No line is wider than the terminal, and none below its last. */
+/* No line is wider than the terminal, and there are no more lines than fit. */
 static void check_sizes(const struct rb_top_seen *seen)
 {
     for (int height = 1; height < 50; height++) {
@@ -264,7 +264,7 @@ static void check_sizes(const struct rb_top_seen *seen)
     }
 }
 
-/* However many jobs there are, they leave room for nodes. */
+/* Any number of jobs leaves room for nodes. */
 static void check_nodes(const struct rb_top_seen *seen)
 {
     json_t *one = json_pack("[{s:s,s:s}]", "name", "n1", "state", "ready");
@@ -307,7 +307,7 @@ static void test_sizes(void **state)
     seen.chosen = "j55";
     check_sizes(&seen);
     check_nodes(&seen);
-    for (int height = 8; height < 60; height++) { /* the cursor is to be seen */
+    for (int height = 8; height < 60; height++) { /* the cursor must be visible */
         struct rb_lines lines = view(&seen, 80, height);
 
         assert_non_null(strstr(chosen_line(&lines), "j55"));

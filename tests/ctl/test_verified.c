@@ -11,7 +11,7 @@
 
 enum { NO_END = 1 << 20 };
 
-/* A reply to `metrics` with steps from..to, of which `loss` is as is said of one of them. */
+/* A reply to `metrics` with steps from..to; `step` has the given `loss`. */
 static json_t *page(int from, int to, int devices, int step, json_t *loss)
 {
     json_t *rows = json_array();
@@ -72,7 +72,7 @@ static void test_same(void **state)
     rb_same_rows_done(same);
 }
 
-/* One bit of one number, where pages overlap only in part. */
+/* One bit of one number differs, where pages overlap only in part. */
 static void test_differs(void **state)
 {
     struct rb_verified verified = {.job = "gpt"};
@@ -96,7 +96,7 @@ static void test_differs(void **state)
     rb_same_rows_done(same);
 }
 
-/* What is not finite is a word; a value that one has and the other has not is another value. */
+/* Numbers that are not finite are words; a value that only one job has differs from none. */
 static void test_words(void **state)
 {
     struct rb_same_rows same = {0}, other = {0}, absent = {0};
@@ -114,7 +114,7 @@ static void test_words(void **state)
     rb_same_rows_done(&absent);
 }
 
-/* Steps that only one of them has a row of say nothing, and do not stop the others. */
+/* Steps of which only one job has a row prove nothing, and do not stop the others. */
 static void test_gaps(void **state)
 {
     struct rb_verified verified = {.job = "gpt"};
@@ -129,7 +129,7 @@ static void test_gaps(void **state)
     assert_text(
         &verified,
         "gpt: steps 3 to 20 are the same on 2 devices as on 1 device; 1 of them has no row\n");
-    add(same, plain(1, 0, 1), plain(21, 25, 2), NO_END); /* the job has none any more */
+    add(same, plain(1, 0, 1), plain(21, 25, 2), NO_END); /* the first job has no rows any more */
     assert_int_equal(same->after, 25);
     assert_int_equal(same->rows, 17);
     add(same, plain(26, 30, 1), plain(1, 0, 2), NO_END); /* nothing new */
