@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fault points: what the environment may say, and that a process dies where it says. */
+/* Fault points: what the environment may say, and that a process dies where it is told to. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -17,8 +17,9 @@
 
 #include <cmocka.h>
 
-/* Three passages of "worker.voted", the last two as rank 1; 0: it lived through them, -1: it
- * refused the plan, 100 + SIGNAL: it was stopped, else what ended it. */
+/* A process that passes "worker.voted" three times, the last two as rank 1.  0: it lived through
+ * them, -1: it refused the plan, 100 + SIGNAL: it was stopped, else the signal or exit code that
+ * ended it. */
 static int life_of(const char *plan, const char *once)
 {
     int status = 0;
@@ -61,7 +62,7 @@ static void test_plans(void **state)
     assert_int_equal(life_of("worker.row,worker.voted:at=2:do=exit", NULL), 86);
 }
 
-/* From the second passage on, in this process too. */
+/* Sleeps from the second passage on. */
 static void test_sleeps(void **state)
 {
     uint64_t before = rb_clock_ns();
@@ -101,12 +102,12 @@ static void test_once(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(once, sizeof once, "%s/once", folder);
     assert_int_equal(life_of("worker.voted", once), SIGKILL);
-    assert_int_equal(life_of("worker.voted", once), 0); /* the one that takes its place */
+    assert_int_equal(life_of("worker.voted", once), 0); /* the process that takes its place */
     assert_int_equal(life_of("worker.row,worker.voted", once), SIGKILL); /* another fault */
 
     snprintf(plan, sizeof plan, "%s/plan", folder);
     snprintf(from, sizeof from, "@%s", plan);
-    assert_int_equal(life_of(from, NULL), 0); /* not there: nothing is armed */
+    assert_int_equal(life_of(from, NULL), 0); /* the plan file is missing: nothing is armed */
     assert_int_equal(rb_file_write(plan, text, strlen(text), NULL), 0);
     assert_int_equal(life_of(from, NULL), SIGKILL);
     rb_file_remove(folder, NULL);

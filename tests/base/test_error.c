@@ -27,7 +27,7 @@ static void without_a_sentence_the_code_speaks(void **state)
     assert_int_equal(rb_why_add(NULL, RB_EPEER, "nobody listens"), RB_EPEER);
 }
 
-/* What does not fit is cut off at the end; the newest clause stays. */
+/* A sentence that is too long is cut off at the end; the newest clause stays. */
 static void long_sentences_are_cut(void **state)
 {
     struct rb_why why = {0};
@@ -42,7 +42,7 @@ static void long_sentences_are_cut(void **state)
     assert_int_equal(strlen(why.text), sizeof why.text - 1);
 }
 
-/* Half a character is no JSON, so that nobody would get to read the sentence. */
+/* Half a character is invalid JSON, and then no user could read the sentence. */
 static void cut_at_whole_characters(void **state)
 {
     static const struct {

@@ -52,7 +52,7 @@ static void written_and_read(void **state)
     rb_buffer_done(&text);
 }
 
-/* A write that fails leaves what was there, and nothing beside it. */
+/* A write that fails leaves the old file as it was, and nothing beside it. */
 static void a_failed_write_leaves_nothing(void **state)
 {
     struct rb_why why = {0};
@@ -146,7 +146,7 @@ static void maps(void **state)
     assert_int_equal(rb_map_open(".", &map, &why), RB_EINVAL);
 }
 
-/* Two names of a folder are one, whether it is there yet or not. */
+/* Two names of one folder give one path, whether the folder exists yet or not. */
 static void links_are_followed(void **state)
 {
     static const char *const names[][2] = {

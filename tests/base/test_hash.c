@@ -28,7 +28,7 @@ static void digests_are_hex(void **state)
     assert_string_equal(digest, "99aa06d3014798d86001c324468d497f");
 }
 
-/* Also where it is longer than what is read at once. */
+/* Also for files that are longer than one read. */
 static void files_have_the_digest_of_their_bytes(void **state)
 {
     const size_t most = (3 << 20) + 17;
