@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attention in one node beside the parts that exporters write:
+/* Attention in one node beside the separate operators that exporters write:
  *
  *     bench-attention [KEYS [DEPTH]]      only so many keys, and numbers a key
  *
- * A line a shape: us on the core, forward + backward in parts and in one node: medians of runs that
- * take turns.  Behind them what is kept from forward to backward, in MB.  Pin it to a core. */
+ * A line a shape: us on the core, forward + backward in separate operators and in one node: medians
+ * of runs that take turns.  Behind them the memory kept from forward to backward, in MB.  Pin it to
+ * a core. */
 #include "kernels/device.h"
 #include "tests/kernels/case.h"
 
@@ -22,7 +23,7 @@ struct shape {
     bool causal, drops;
 };
 
-/* Kernels one behind the other. */
+/* Kernels that run one after the other. */
 struct chain {
     struct rb_device *device;
     int n;
@@ -49,7 +50,7 @@ static float *numbers(struct rb_device *device, int64_t n)
     return x;
 }
 
-/* One more; what it reads, then what it writes. */
+/* Add a kernel; its inputs, then its outputs. */
 static void add(struct chain *chain, const char *text, ...)
 {
     struct rb_case c;
@@ -70,7 +71,7 @@ static void add(struct chain *chain, const char *text, ...)
     chain->n++;
 }
 
-/* The time that this thread has had a core for: others on the machine do not count. */
+/* The time for which this thread has had a core: other load on the machine does not count. */
 static double core_us(void)
 {
     struct timespec now;
@@ -95,7 +96,7 @@ static void drop(struct chain *chain)
         rb_kernel_free(chain->kernels[i]);
 }
 
-/* What both read and make; l and one each of what is kept of the scores, or not. */
+/* What both ways read and make; l, and what each keeps of the scores. */
 struct memory {
     float *q, *k, *k_turned, *v, *dy, *y, *l, *dq, *dk, *dv;
     float *a, *b, *p, *kept, *scale, *hidden, *zero;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How long a sum over forked processes takes: `coll [RANKS [CORES]]`, for each kind of link.
  *
- * Prints the median time in us and, per rank, vector bytes over that time in GB/s.  With CORES
- * (the default where there are enough) rank r runs on core r: the kernel may put two that wake each
- * other on one. */
+ * Prints the median time in us and, per rank, vector bytes over that time in GB/s.  With CORES (the
+ * default where there are enough) rank r runs on core r: otherwise the kernel may put two ranks
+ * that wake each other on one core. */
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -67,7 +67,7 @@ static int order(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* In huge pages where there are any, as a worker's sums are. */
+/* In huge pages where the system has any, like a worker's sums. */
 static int32_t *get_memory(size_t bytes)
 {
     enum { HUGE_PAGE = 2 << 20 };

@@ -97,7 +97,7 @@ void bench_data_words(const char *path, int limit)
 
 /* ---- Classes --------------------------------------------------------------------------------*/
 
-/* In [-1, 1), the same everywhere. */
+/* A number in [-1, 1), the same on every machine. */
 static float noise(uint64_t *state)
 {
     *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Data for the benches: what any Debian has, or what a small generator makes.
+/* Data for the benches: files that every Debian has, or the output of a small generator.
  *
  * licence texts, generator > [data] > files in the job's folder */
 #ifndef RB_TESTS_BENCH_DATA_H
@@ -10,8 +10,8 @@
 /* The licence texts of base-files, one after the other. */
 void bench_data_text(const char *path);
 
-/* The same as 16-bit tokens, one a word or a mark between words: the `limit` - 1 first that occur
- * have their own, the others share one. */
+/* The same texts as 16-bit tokens, one a word or a mark between words: the `limit` - 1 words that
+ * occur first have their own, the others share one. */
 void bench_data_words(const char *path, int limit);
 
 /* `samples` features around one random centre a class, and their labels. */

@@ -171,7 +171,7 @@ static void compile(struct bench_job *job, const struct bench_case *from, int64_
     rb_buffer_done(&text);
 }
 
-/* In a child, so that this process has the memory of a worker and no more. */
+/* Made in a child, so that this process has the memory of a worker and no more. */
 static void make_elsewhere(struct bench_job *job, const struct bench_case *from,
                            int64_t micro_batch)
 {
@@ -181,7 +181,7 @@ static void make_elsewhere(struct bench_job *job, const struct bench_case *from,
     int status;
     pid_t child;
 
-    fflush(NULL); /* or the child would write it once more */
+    fflush(NULL); /* otherwise the child would write it once more */
     child = fork();
     if (!child) {
         make_onnx(job, from);
@@ -199,7 +199,7 @@ static void make_elsewhere(struct bench_job *job, const struct bench_case *from,
     rb_buffer_done(&summary);
 }
 
-/* Every worker's door is known by its rank. */
+/* Each worker's door is named by its rank. */
 static void meet(struct bench_job *job, int rank, int size)
 {
     struct rb_coll_member members[BENCH_MAX_WORKERS];

@@ -40,7 +40,8 @@ struct bench_job {
 void bench_job_open(const struct bench_case *from, int64_t micro_batch, struct bench_job *ret_job);
 void bench_job_close(struct bench_job *job);
 
-/* The same for several processes: make once, then load in each, which waits for the others. */
+/* The same for several processes: one makes the job, then each loads it and waits for the
+ * others. */
 void bench_job_make(const struct bench_case *from, int64_t micro_batch, struct bench_job *ret_job);
 void bench_job_load(struct bench_job *job, int rank, int size);
 void bench_job_unload(struct bench_job *job);
@@ -52,16 +53,16 @@ void bench_job_reset(struct bench_job *job);
 /* One step as a worker takes it. */
 void bench_job_step(struct bench_job *job, struct rb_step_result *ret_result);
 
-/* `err` or not: says why and ends the process. */
+/* If `err` is set, prints why and ends the process. */
 void bench_check(int err, const struct rb_why *why);
 
-/* Time this thread has had a core for: others on a shared machine do not count. */
+/* The time for which this thread has had a core: other load on a shared machine does not count. */
 uint64_t bench_clock_ns(void);
 
 /* ms by the clock since rb_clock_ns() was `start`. */
 double bench_since(uint64_t start);
 
-/* The median of n numbers, which are sorted on the way. */
+/* The median of n numbers; sorts them. */
 double bench_median(double *values, size_t n);
 
 /* A line on the processor, its numeric class, and how busy the machine is. */

@@ -6,8 +6,8 @@
  * Only cases that contain WORD; "Relu f32[8,4] > f32[8,4]" is a case itself.
  *
  * One line a case: the best of several runs, in GFLOP/s for products and GB/s for the rest (bytes
- * of inputs and outputs).  Pin it to a core; times are of the thread's own, but others' memory
- * traffic shows. */
+ * of inputs and outputs).  Pin it to a core; times are of the thread's own, but memory traffic of
+ * other processes shows. */
 #include "base/clock.h"
 #include "kernels/call.h"
 #include "tests/kernels/case.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step is made of on each of several workers: one process and one core each, as far as there
+/* The parts of a step on each of several workers: one process and one core each, as far as there
  * are cores, a real group, no rubatod.
  *
  * usage: parts CASE MICROBATCHES WORKERS [STEPS]
  *
- * A line of JSON a rank: medians over steps, in ms, of the whole and of its parts, each as
- * [time on the core, time by the clock].  Waiting for slower ranks is in what waits: in `reduce`
- * above all, which comes first.  The linker puts the functions below around those of the product,
+ * A line of JSON a rank: medians over steps, in ms, of the whole and of its parts, each as [time on
+ * the core, time by the clock].  Waiting for slower ranks counts in the parts that wait: above all
+ * in `reduce`, which comes first.  The linker puts the functions below around those of the product,
  * which knows nothing of being measured. */
 #include "base/arena.h"
 #include "base/clock.h"
@@ -30,7 +30,8 @@ struct span {
     uint64_t core, wall;
 };
 
-/* Of the step under way; one for the process, since wrapped functions have nowhere else to ask. */
+/* Times of the step under way; one array for the process, since wrapped functions have no
+ * context. */
 static struct span spent[PARTS];
 
 static struct span start(void)
@@ -91,7 +92,7 @@ struct rb_update __real_rb_update_commit(struct rb_model *model,
 struct rb_update __wrap_rb_update_commit(struct rb_model *model,
                                          const struct rb_vote_decision *decision, bool squared);
 
-/* Computing calls the adding. */
+/* Adding runs within computing, so its time is taken off. */
 static int computed(struct span from, struct span added, int err)
 {
     stop(COMPUTE, from);

@@ -6,8 +6,8 @@
  *
  * The job is compiled as at a submit, for 1,024 devices of 8 a node.  A plan is what an agent makes
  * for a configuration, and up to 16 times more for what deaths may leave of it, one a turn of its
- * loop; a choice is what a coordinator asks for when it makes one, where the job file leaves all
- * open. */
+ * loop; a choice is what a coordinator asks for when it makes a configuration and the job file
+ * leaves everything open. */
 #include "base/arena.h"
 #include "plan/compile/compile.h"
 #include "plan/replicas.h"
@@ -59,7 +59,7 @@ print_json(uint32_t ranks, double ms, const char *what, ...)
     printf("\", \"devices\": %" PRIu32 ", \"ms\": %.4g}\n", ranks, ms);
 }
 
-/* What an agent does but for writing the file. */
+/* Everything that an agent does, except for writing the file. */
 static void time_plan(const Rb__Model *model, uint32_t ranks, uint32_t stages, uint32_t copies,
                       bool json)
 {

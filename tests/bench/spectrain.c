@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asynchronous pipelines in one process, a thread a stage: what the schedules learn, how well
- * weights are predicted, and by how many updates.  tests/bench/spectrain.py runs it and makes the
- * tables.
+/* Asynchronous pipelines in one process, a thread a stage: what the schedules learn, how well they
+ * predict weights, and by how many updates.  tests/bench/spectrain.py runs it and makes the tables.
  *
  * usage: spectrain FOLDER JOB.yaml STAGES [errors]
  *
- * FOLDER has what the job file names.  The threads run what workers run: plans, links, laps, votes.
- * Prints a line a step: number, loss.  errors: instead, a line for each stage and pass, forward and
- * backward: how many, and the medians over steps behind the first quarter of |predicted - actual|,
- * |stale - actual| and the updates that weights were predicted. */
+ * FOLDER has the files that the job file names.  The threads run what workers run: plans, links,
+ * laps, votes.  Prints a line a step: number, loss.  errors: instead, a line for each stage and
+ * pass, forward and backward: how many passes, and the medians over steps after the first quarter
+ * of |predicted - actual|, |stale - actual| and the number of updates by which weights were
+ * predicted. */
 #include "base/arena.h"
 #include "base/buffer.h"
 #include "base/file.h"
@@ -33,7 +33,7 @@ struct aim {
     float *predicted, *stale;
 };
 
-/* What is known of a stage. */
+/* What is recorded of a stage. */
 struct stage {
     struct aim aims[PENDING];
     double *found[2][3]; /* back: predicted, stale, ahead */
@@ -89,7 +89,7 @@ static int64_t compile(const struct crew *crew, const char *job_path)
 
 /* ---- How well weights are predicted ----------------------------------------------------------*/
 
-/* Over the blocks of this stage. */
+/* The distance of two sets of weights over the blocks of this stage. */
 static double distance(const struct rb_model *model, const float *a, const float *b)
 {
     const Rb__Model *message = model->message;
@@ -104,7 +104,7 @@ static double distance(const struct rb_model *model, const float *a, const float
     return sqrt(squares);
 }
 
-/* The weights have come to where they are: who aimed at that? */
+/* Weights have reached a version: compare the passes that aimed at it. */
 static void settle(struct stage *stage, const struct rb_model *model)
 {
     const struct rb_lap *lap = model->lap;

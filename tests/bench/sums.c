@@ -7,7 +7,7 @@
  * Errors are against sums in double, |difference| / |sum|, over all trained variables of a step and
  * over each.  Then the same training is run on float32 and on double sums, and the loss curves are
  * compared.  Costs are medians of attempts that alternate between the two kinds of sum, in time
- * of the thread's own, so that what else runs shows in the caches alone. */
+ * of the thread's own, so that other processes show only through the caches. */
 #include "base/arena.h"
 #include "tests/bench/cases.h"
 #include "tests/bench/three.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables of docs/theses.md that the planner's own parts make: nothing here is timed.
+/* The tables of docs/theses.md that the planner's own parts compute: nothing here is timed.
  *
  * usage: theses [--json] [balance|pipeline|hypergraph [FOLDER]] */
 #include "tests/bench/theses.h"

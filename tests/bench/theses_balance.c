@@ -56,7 +56,7 @@ static void write_shares(void)
     }
 }
 
-/* Weights and biases of VGG-16, as they are declared. */
+/* Weights and biases of VGG-16, in the order of their declaration. */
 static size_t list_variables(const struct net *net, double *ret_sizes)
 {
     size_t n = 0;

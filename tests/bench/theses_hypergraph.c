@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Neurons 1024-1024-10 on 784 inputs, of whose weights one in `keep` is left, by chance. */
+/* Neurons 1024-1024-10 on 784 inputs, of whose weights one in `keep` stays, at random. */
 static struct rb_hypergraph pruned(uint32_t keep, double *ret_parameters)
 {
     static const uint32_t sizes[3] = {1024, 1024, 10}, vertices = 2058;
@@ -44,7 +44,7 @@ static struct rb_hypergraph pruned(uint32_t keep, double *ret_parameters)
     return graph;
 }
 
-/* Everything at random, the same number of vertices a part. */
+/* A random partition with the same number of vertices in each part. */
 static double random_words(const struct rb_hypergraph *graph, uint32_t n, uint64_t seed)
 {
     RB_CLEANUP(rb_freep) uint32_t *parts = rb_alloc((graph->n_vertices + 1) * sizeof *parts);
@@ -76,7 +76,7 @@ struct by_layer {
     double imbalance, words;
 };
 
-/* Ten partitions; the best of those that keep the balance, and the median. */
+/* The best of ten partitions that keep the balance, and the median. */
 static struct partition partition(const struct rb_hypergraph *graph, uint32_t n)
 {
     enum { SEEDS = 10 };
@@ -129,7 +129,7 @@ static void write_partition(const char *name, double parameters, uint32_t n,
            found->imbalance, found->words, found->random, found->split);
 }
 
-/* json: of a partition, or else Markdown; folder: where nets are written instead, or NULL. */
+/* json: of a partition, otherwise Markdown; folder: where nets are written instead, or NULL. */
 struct how {
     bool json;
     const char *folder;
@@ -144,7 +144,7 @@ static void show(const struct how *how, const char *name, const struct rb_hyperg
     fflush(stdout);
 }
 
-/* As other partitioners read it (hMETIS): nets with their costs, vertices with their work. */
+/* In the format of other partitioners (hMETIS): nets with their costs, vertices with their work. */
 static void write_net(const char *folder, const char *name, const struct rb_hypergraph *graph)
 {
     double all = 0;

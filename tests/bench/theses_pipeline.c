@@ -61,7 +61,7 @@ static void open_law(const struct net *net, double flops, double batch, uint32_t
     }
 }
 
-/* Minibatches a second of the pipeline when it is full, played for some of them. */
+/* Minibatches a second of the full pipeline, simulated for some of them. */
 static double play(const struct law *law, double bandwidth, double *ret_balance)
 {
     struct rb_stages_part parts[8];
@@ -98,7 +98,7 @@ static double speed_up(const struct law *law, double bandwidth, bool server, dou
     return play(law, bandwidth, ret_balance) * (law->one + sum) / n;
 }
 
-/* Bytes a second at which the pipeline is `wanted` times as fast; 0: at none. */
+/* The bytes a second at which the pipeline is `wanted` times as fast; 0: at no rate. */
 static double rate_of(const struct law *law, double wanted, bool server)
 {
     double low = 1e3, high = 1e12, balance;

@@ -3,8 +3,8 @@
  *
  * job > [three] > sums (errors and costs)
  *
- * The walk is that of worker/step/step.c on one device: same microbatches, same order, same vote.
- */
+ * The order of work is that of worker/step/step.c on one device: same microbatches, same order,
+ * same vote. */
 #ifndef RB_TESTS_BENCH_THREE_H
 #define RB_TESTS_BENCH_THREE_H
 
@@ -21,9 +21,9 @@ enum { THREE_ALL = 7 };
 struct three {
     struct bench_job *job;
     float *plain;
-    double *exact, *total;   /* total: what the weights are changed by */
+    double *exact, *total;   /* total: the sums that change the weights */
     unsigned wanted;         /* a bit for each sum that is kept */
-    uint64_t ns[THREE_SUMS]; /* what adding took in the last attempt */
+    uint64_t ns[THREE_SUMS]; /* time of adding in the last attempt */
     double loss;             /* of the last attempt: mean over valid targets */
     int64_t count;
     /* of an attempt under way */
@@ -40,7 +40,7 @@ void three_done(struct three *three);
 /* Compute the wanted sums of the next step; the state is not changed. */
 void three_attempt(struct three *three, struct rb_vote_decision *ret_decision);
 
-/* Attempts until one is committed (FIXED must be wanted); returns how many were voted down. */
+/* Run attempts until one is committed (FIXED must be wanted); returns how many were voted down. */
 uint32_t three_settle(struct three *three, struct rb_vote_decision *ret_decision);
 
 /* Commit with the product's own update.  `checked`: the loops of three_apply must give the same
@@ -50,7 +50,7 @@ void three_commit(struct three *three, const struct rb_vote_decision *decision, 
 /* Commit with sums of another kind, by plain loops of the same formulas. */
 void three_apply(struct three *three, enum three_sum sum);
 
-/* |sum - exact| / |exact| over one variable, or over all that are trained (variable -1). */
+/* |sum - exact| / |exact| over one variable, or over all trained variables (variable -1). */
 double three_error(const struct three *three, enum three_sum sum, int variable);
 
 /* sum[i] += g[i] * weight: what rb_fixed_add is compared with. */

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reference models at their own size on one device, as a worker trains them.
+/* The reference models at their own size on one device, trained as a worker trains them.
  *
  * usage: train CASE[@BATCH][+bf16][=MODEL.onnx] MICROBATCHES [profile]
  *
- * Alone it answers each line "N" on stdin with N steps' times, for each the ms on the core and the
- * ms by the clock: one half of tests/bench/train.py, which runs PyTorch in turn with it.
+ * Without `profile` it answers each line "N" on stdin with N steps' times, for each the ms on the
+ * core and the ms by the clock: one half of tests/bench/train.py, which runs PyTorch in turn with
+ * it.
  *
  * The profile says where a step's time goes, by operator, in the thread's own time.  A floor is the
  * larger of an operator's products at the speed of a large matrix product and its bytes at the
@@ -53,8 +54,8 @@ static void serve(struct bench_job *job)
 
 /* ---- Profile --------------------------------------------------------------------------------*/
 
-/* A step cut up: its instructions, and what stands beside them.  Its sums go where those of the
- * step before are: there those of the next one will be, and the other array takes no memory. */
+/* A step cut up: its instructions, and the work beside them.  Its sums go where those of the step
+ * before are: the sums of the next step will be there, and the other array takes no memory. */
 struct cut {
     struct bench_job *job;
     const struct rb_runner *runner;
@@ -83,7 +84,8 @@ static void after_instruction(int instruction, void *context)
     }
 }
 
-/* The microbatches of a step; then a whole step, so that the next one is another: its ns. */
+/* The microbatches of a step; then a whole step, so that the next one differs.  Returns the ns of
+ * the whole step. */
 static double cut_step(struct cut *cut)
 {
     struct rb_model *model = cut->job->model;
