@@ -33,7 +33,7 @@ static double time_context(struct rb_device **ret_device)
     return bench_since(start);
 }
 
-/* cuBLASLt starts when the first product is made ready. */
+/* cuBLASLt starts when the first product is prepared. */
 static double time_blas(struct rb_device *device, enum rb_dtype factors,
                         struct rb_kernel **ret_product)
 {
@@ -47,7 +47,7 @@ static double time_blas(struct rb_device *device, enum rb_dtype factors,
     return bench_since(start);
 }
 
-/* Until it is here. */
+/* Runs until the result is on the host. */
 static double time_product(struct rb_device *device, struct rb_kernel *product,
                            const void *const *in, void *out)
 {
@@ -59,7 +59,7 @@ static double time_product(struct rb_device *device, struct rb_kernel *product,
     return bench_since(start);
 }
 
-/* Memory there and back is no part of the first product. */
+/* Copying memory there and back is no part of the first product. */
 static void time_products(struct rb_device *device, enum rb_dtype factors)
 {
     enum { BYTES = WIDTH * WIDTH * sizeof(float) };

@@ -16,7 +16,7 @@
 
 enum { MOST = 8, SUMS = 5, COUNT = 1 << 22, PATIENCE_S = 60 };
 
-/* fds: the first rank's way to each of the others; theirs to the first is fds[0]. */
+/* fds: the first rank's connection to each of the others; another rank's to the first is fds[0]. */
 struct crew {
     int rank, size, fds[MOST];
 };
@@ -44,7 +44,7 @@ static struct rb_circle *enter(struct rb_device *device, const uint8_t *ticket, 
     return circle;
 }
 
-/* To the first rank and back: nobody leaves while another may still be at a sum. */
+/* A word to the first rank and back: no rank leaves while another may still be at a sum. */
 static void wait_for_all(const struct crew *crew)
 {
     char word = 1;
@@ -59,7 +59,7 @@ static void wait_for_all(const struct crew *crew)
         exit(1);
 }
 
-/* The first rank tells what it took. */
+/* The first rank prints the times. */
 static void run_rank(struct rb_device *device, const uint8_t *ticket, const struct crew *crew)
 {
     const struct rb_circle_range all = {RB_CIRCLE_ALL, RB_CIRCLE_ALL, 0, COUNT};
@@ -89,7 +89,7 @@ static void run_rank(struct rb_device *device, const uint8_t *ticket, const stru
     rb_device_free(device, out);
 }
 
-/* Nothing of a GPU is touched before the processes part. */
+/* A process touches the GPU only after the fork. */
 static void be_rank(const struct crew *crew)
 {
     uint8_t ticket[RB_CIRCLE_TICKET];

@@ -4,10 +4,10 @@
  * usage: times gpt|small|resnet=MODEL.onnx fp32|bf16
  *        times communicator RANKS
  *
- * Pieces of a cold start, whole steps, and what each operator takes beside its two floors: its
+ * Pieces of a cold start, whole steps, and the time of each operator beside its two floors: its
  * products at the speed of a large product and its bytes at that of a large copy, both measured
- * here.  An operator's time is that between two events (worker/timing/timing.h).  Lines are told as
- * they come: whoever ends this in the middle has what was known by then. */
+ * here.  An operator's time is that between two events (worker/timing/timing.h).  Lines are printed
+ * as they come, so a run that is ended in the middle leaves what was known by then. */
 #include "base/arena.h"
 #include "base/clock.h"
 #include "tests/bench/job.h"
@@ -34,7 +34,7 @@ static const struct bench_case cases[] = {
         .device = "cuda",
     },
     {
-        .name = "small", /* of which a step is mostly asking for kernels */
+        .name = "small", /* asking for kernels takes most of its step */
         .kind = "gpt",
         .settings = {"vocab=256", "layers=6", "width=384", "heads=6", "seq=256"},
         .data = "text",
@@ -54,7 +54,7 @@ static const struct bench_case cases[] = {
         .device = "cuda",
     },
     {
-        .name = "tiny", /* for machines without a GPU: that this program works */
+        .name = "tiny", /* for machines without a GPU, to show that this program works */
         .kind = "gpt",
         .settings = {"layers=1", "width=32", "heads=2", "seq=32", "dropout=0.1"},
         .data = "text",
@@ -80,7 +80,7 @@ static struct rb_profile *time_program(const struct bench_job *job, bool sums)
     return profile;
 }
 
-/* What its products would take alone, and its bytes. */
+/* The time of its products alone, and of its bytes. */
 static double product_floor(const struct rb_profile_row *row, const struct rb_profile_speed *speed)
 {
     return row->flops / speed->flops;
