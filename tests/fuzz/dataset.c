@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a data file: what opens must be readable to the last sample. */
+/* Any bytes as a data file: a file that opens must be readable to the last sample. */
 #include "base/arena.h"
 #include "data/column.h"
 

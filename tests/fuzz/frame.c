@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Frames of every type; what decodes goes through JSON too. */
+/* Frames of every type; messages that decode go through JSON too. */
 #include "proto/frame.h"
 
 #include "control.pb-c.h"

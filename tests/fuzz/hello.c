@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What decodes must encode to the same bytes again; a welcome must be printable. */
+/* A hello that decodes must encode to the same bytes again; a welcome must be printable. */
 #include "coll/hello.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The job file from YAML, and what it gives through JSON and back. */
+/* The job file from YAML, and its message through JSON and back. */
 #include "proto/reflect.h"
 #include "proto/spec.h"
 
@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     text = rb_reflect_to_text(&job->base);
     if (rb_reflect_from_text(text, strlen(text), &rb__job_file__descriptor, &message, &why))
-        abort(); /* what we wrote we read */
+        abort(); /* its own output must be readable */
     protobuf_c_message_free_unpacked(message, NULL);
     rb__job_file__free_unpacked(job, NULL);
     free(text);

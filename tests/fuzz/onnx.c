@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
-/* A loss that fits what comes out, and its gradient. */
+/* A loss that fits the output, and its gradient. */
 static void differentiate(struct rb_graph *graph)
 {
     struct rb_loss_options loss = {.type = "mse"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A safetensors file, and every byte that it says its tensors have. */
+/* A safetensors file, and every byte that it claims for its tensors. */
 #include "proto/safetensors.h"
 
 #include <stdint.h>
@@ -33,6 +33,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rb_safetensors_header(tensors, n, &out);
     rb_buffer_done(&out);
     free(tensors);
-    __asm__ volatile("" : : "r"(sum)); /* or the reads would be dropped */
+    __asm__ volatile("" : : "r"(sum)); /* otherwise the reads would be dropped */
     return 0;
 }
