@@ -28,15 +28,15 @@ const char rb_settings_usage[] =
     "  --etcd URL[,URL]     the cluster's etcd: http://HOST:PORT, https://HOST:PORT or unix:PATH\n"
     "  --listen ADDR:PORT   where other nodes reach this one (default with --etcd: 127.0.0.1:0, "
     "which\n"
-    "                       serves nodes on one host); whoever reaches it may use this rubatod\n"
-    "  --tls DIR            speak TLS there, and with other nodes: whoever has a certificate of "
+    "                       serves nodes on one host); anyone who reaches it can use this rubatod\n"
+    "  --tls DIR            speak TLS there, and with other nodes: anyone with a certificate of "
     "DIR/ca.crt\n"
-    "                       may use this rubatod; its own is DIR/tls.crt with DIR/tls.key\n"
+    "                       can use this rubatod; its own is DIR/tls.crt with DIR/tls.key\n"
     "  --etcd-tls DIR       trust etcd by DIR/ca.crt; show it DIR/tls.crt with DIR/tls.key, where "
     "they are\n"
-    "  --http ADDR:PORT     serve a status page, /livez, /readyz and /metrics there, to whoever "
-    "reaches\n"
-    "                       it (port 0: any)\n"
+    "  --http ADDR:PORT     serve a status page, /livez, /readyz and /metrics there, to anyone "
+    "who\n"
+    "                       reaches it (port 0: any)\n"
     "  --leave-timeout T    how long SIGTERM waits for jobs to leave (default 30s; a single node: "
     "4s)\n"
     "  --notice-command CMD a program and its arguments, split at blanks, that exits with 0 when "
@@ -252,7 +252,7 @@ static int check_notice(const Rb__NoticeSettings *notice, struct rb_why *why)
     if (notice->command[0] != '/')
         return rb_why_set(why, RB_EINVAL,
                           "notice.command '%.80s': the absolute path of a program, and its "
-                          "arguments behind blanks; there is no shell",
+                          "arguments, split at blanks; there is no shell",
                           notice->command);
     return check_duration(notice->every, "notice.every", 100, why);
 }

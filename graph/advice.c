@@ -112,7 +112,7 @@ static void check_mode(struct rb_advice_search *search)
         rb_advice_say(
             search,
             rb_arena_format(search->arena,
-                            "exported in evaluation mode: the batch normalization behind %d "
+                            "exported in evaluation mode: the batch normalization after %d "
                             "convolution%s has been folded into the weights and cannot be trained",
                             folded, folded == 1 ? "" : "s"),
             rb_advice_train_remedy(search->model->proto));

@@ -47,7 +47,8 @@ static enum rb_train_phase wait_for_orders(struct rb_train *train, enum rb_train
             break;
         case RB_EVENT_FREEZE: /* those that went on may be gone before anybody has heard so */
             if (phase == RB_TRAIN_LEFT)
-                return rb_train_freeze(train, "it has left, and those who went on do not answer");
+                return rb_train_freeze(train,
+                                       "it has left, and the members that went on do not answer");
             break;
         }
     }

@@ -249,7 +249,7 @@ static void node_save(struct rb_request *request, void *context)
     }
     if (saves_of(worker) >= SAVES_MOST) {
         rb_request_failf(request, RB_ELIMIT,
-                         "%d saves of job %s wait already; try again behind them", SAVES_MOST,
+                         "%d saves of job %s wait already; try again after them", SAVES_MOST,
                          job->id);
         return;
     }

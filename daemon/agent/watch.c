@@ -77,7 +77,7 @@ void rb_agent_kill(struct rb_worker *worker, const char *why)
         worker->told.left = uv_now(worker->agent->daemon->loop);
         snprintf(text, sizeof(text), "the worker on %s:%u (process %ld) is killed: %s",
                  worker->agent->node, worker->told.device, (long)worker->pid,
-                 why ? why : "nobody needs it");
+                 why ? why : "it is not needed");
         rb_log(RB_LOG_WARN, "job %s: %s", worker->told.job, text);
         if (why) {
             rb_worker_set_reason(worker, "%s", why);

@@ -90,7 +90,7 @@ static const char *whom_it_waits_for(struct rb_turn *turn, const struct rb_roll 
     for (size_t i = 0; i < roll->n; i++)
         if (roll->at[i].life == RB_LIFE_AWAY)
             return rb_decide_missed_reason(turn, roll, roll->at[i].member->node);
-    return "nobody has said yet that it has the state";
+    return "no worker has reported yet that it has the state";
 }
 
 static void choose(struct rb_turn *turn, const struct rb_roll *roll, const char *why,

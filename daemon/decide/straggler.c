@@ -73,7 +73,8 @@ static void tell_over(struct rb_turn *turn, const Rb__Straggler *one, uint32_t u
 
 static void tell_left(struct rb_turn *turn, const Rb__Straggler *one)
 {
-    rb_turn_event(turn, one->node, "straggler-over", "%s is not beside others of its kind any more",
+    rb_turn_event(turn, one->node, "straggler-over",
+                  "%s no longer trains beside others of its kind",
                   rb_turn_place(turn, one->node, one->device));
 }
 

@@ -161,8 +161,8 @@ static const struct metric {
     {"rubato_checkpoint_age_seconds", NULL, "Time since the newest checkpoint was written.",
      checkpoint_age},
     {"rubato_checkpoint_bytes", NULL, "Size of the newest checkpoint.", checkpoint_bytes},
-    {"rubato_checkpoint_failed", NULL, "Whether one behind the newest could not be written.",
-     checkpoint_failed},
+    {"rubato_checkpoint_failed", NULL,
+     "Whether a checkpoint after the newest could not be written.", checkpoint_failed},
 };
 
 /* ---- Jobs ------------------------------------------------------------------------------------ */

@@ -114,7 +114,7 @@ static void tell_full(struct rb_server *server)
         rb_log(
             RB_LOG_WARN,
             "RPC has %zu connections, %zu of them with calls under way; %zu and %zu are the most: "
-            "who asks nothing is hung up on, further calls are refused",
+            "idle connections are closed, further calls are refused",
             server->n_connections, server->n_asked, server->most, server->most / 2);
     server->told = true;
 }

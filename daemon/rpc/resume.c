@@ -241,7 +241,7 @@ static int check_step(const char *path, const struct look *look, const Rb__Model
     if (!look->whole || look->whole->step <= model->steps)
         return 0;
     return rb_why_set(why, RB_EREFUSED,
-                      "checkpoint.path %.*s: %s is behind the last step of this job, %" PRId64
+                      "checkpoint.path %.*s: %s is beyond the last step of this job, %" PRId64
                       ": name another folder, or train more steps",
                       rb_error_fit(path, FOLDER_MOST), path, look->whole->name, model->steps);
 }

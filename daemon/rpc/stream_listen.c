@@ -53,7 +53,7 @@ static void wait_a_while(struct rb_listen *listen, int number)
     if (now < listen->tell)
         return;
     listen->tell = now + TELL_MS;
-    rb_log(RB_LOG_WARN, "who calls %s has to wait: %s", listen->address, strerror(number));
+    rb_log(RB_LOG_WARN, "callers of %s have to wait: %s", listen->address, strerror(number));
 }
 
 static void write_address(bool secret, const char *host, int port, char *ret_address)

@@ -253,7 +253,7 @@ static void over_for_who_leaves(void **unused)
     world_kill(&world, world_worker(&world, JOB, "a", 3));
     world_rounds(&world, 10);
     assert_int_equal(events(&world, "straggler-over", &text), 1);
-    assert_string_equal(text, "a:3 is not beside others of its kind any more");
+    assert_string_equal(text, "a:3 no longer trains beside others of its kind");
     assert_int_equal(world_state(&world, JOB)->n_stragglers, 0);
     world_end(&world);
 

@@ -254,7 +254,7 @@ static void one_behind_the_end_is_refused(void **unused)
     free(RB_TAKE(folder));
     ours.steps = 99;
     assert_int_equal(rb_resume_find(root, &ours, false, &folder, &step, &notes, &why), RB_EREFUSED);
-    assert_non_null(strstr(why.text, "step-00000100 is behind the last step of this job, 99"));
+    assert_non_null(strstr(why.text, "step-00000100 is beyond the last step of this job, 99"));
     assert_null(folder);
 }
 

@@ -119,7 +119,7 @@ static void a_listener_has_its_port(void **state)
     dup2(kept, STDERR_FILENO);
     assert_return_code(setrlimit(RLIMIT_NOFILE, &limit), errno);
     assert_true(pread(log, text, sizeof(text) - 1, 0) > 0);
-    assert_non_null(strstr(text, "has to wait"));
+    assert_non_null(strstr(text, "have to wait"));
     assert_non_null(strstr(text, world->address));
     UNTIL(&world->until, world->caller);
     close(fd);
