@@ -88,7 +88,7 @@ static int add_pattern(struct rb_expanded *all, const char *pattern, struct rb_w
                : rb_why_set(why, RB_EINVAL, "no file matches %s; expected data", pattern);
 }
 
-/* What a job is known again by is JSON. */
+/* Paths go into a JSON text by which a job is recognised, so they must be UTF-8. */
 static bool is_utf8(const char *path)
 {
     json_t *text = json_string(path);

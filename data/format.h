@@ -14,7 +14,7 @@ const char *rb_format_text(enum rb_format format);
 /* RB_EINVAL: there is none of that name. */
 int rb_format_find(const char *name, enum rb_format *ret, struct rb_why *why);
 
-/* By the content, then by the name. */
+/* Format by format (npy, tokens, idx): by the content, then by the name. */
 int rb_format_guess(const struct rb_map *map, const char *path, enum rb_format *ret,
                     struct rb_why *why);
 

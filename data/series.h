@@ -32,7 +32,7 @@ struct rb_series {
 struct rb_series_options {
     const char *const *path;
     size_t n;
-    const char *format; /* NULL, auto: by content */
+    const char *format; /* NULL, auto: by content and name */
     enum rb_column_use use;
     bool arrays;     /* none but npy and idx will do */
     int64_t seq_len; /* of text and tokens */

@@ -226,7 +226,7 @@ void rb_decide_resize(struct rb_turn *turn)
     }
     target = aim(turn, active);
     if (!rb_turn_enough(turn) || same_places(&target, active)) {
-        if (next && !is_own_of(next, active)) /* where too few can be had all stays as it is */
+        if (next && !is_own_of(next, active)) /* too few devices, or no change: stay as it is */
             rb_turn_abandon(turn, "it is not wanted any more", false, NULL);
         why = unsaved(turn, active);
         rb_turn_reason(turn, why ? why : shortage(turn, active));

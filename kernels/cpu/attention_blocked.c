@@ -304,7 +304,7 @@ static void blocked_grad_run(struct rb_kernel *kernel, const void *const *in, vo
     }
 }
 
-/* Rows of pairs are pairs throughout. */
+/* Rows of bfloat16 must be made of whole words (pairs). */
 static bool fits_pairs(const struct rb_cpu *cpu, const struct rb_attention *s)
 {
     return rb_cpu_rows_of_words(cpu, RB_BF16, s->depth) &&

@@ -8,8 +8,8 @@
  * as padding, and rows of padding above and below are left out.  The gradient of the input is a
  * convolution, too: of dy with the weights turned around, and with a stride of s one convolution
  * for each of s x s places.  Each element is one chain of fused multiply-adds from the bias on,
- * over the blocks of channels, in each over the rows of the window: its bits depend on its window
- * and its weights alone. */
+ * over blocks of channels and rows of the window in an order that shapes alone decide: its bits
+ * depend on its window and its weights alone. */
 #ifndef RB_KERNELS_CPU_CONV_DIRECT_H
 #define RB_KERNELS_CPU_CONV_DIRECT_H
 

@@ -196,7 +196,7 @@ static cudnnStatus_t describe(struct rb_gpu_conv *conv, const struct rb_gpu_conv
                 : CUDNN_STATUS_NOT_SUPPORTED;
     if (status == CUDNN_STATUS_SUCCESS)
         status = dnn.cudnnSetConvolutionGroupCount(conv->how, (int)s->group);
-    if (status == CUDNN_STATUS_SUCCESS) /* whole floats are multiplied as such */
+    if (status == CUDNN_STATUS_SUCCESS) /* float32 without TF32 */
         status = dnn.cudnnSetConvolutionMathType(conv->how, s->is_short ? CUDNN_TENSOR_OP_MATH
                                                                         : CUDNN_FMA_MATH);
     return status;

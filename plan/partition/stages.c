@@ -44,7 +44,7 @@ static uint32_t need(const struct cut *cut, uint32_t first, uint32_t end, double
         return 1;
     if (cut->straight)
         return cut->devices + 1;
-    /* pace r^2 - (seconds + 4 sum) r + 4 sum >= 0; from two devices on it only gets better */
+    /* pace r^2 - (seconds + 4 sum) r + 4 sum >= 0; beyond the larger root it always holds */
     half = (seconds + 4 * sum) / (2 * pace);
     least = half * half > 4 * sum / pace ? half + sqrt(half * half - 4 * sum / pace) : 2;
     least = fmax(fmax(2, ceil(least * (1 - 1e-12))), ceil(link / pace * (1 - 1e-12)));

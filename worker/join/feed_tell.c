@@ -83,7 +83,7 @@ static bool is_full(const struct taker *taker)
     return rb_parcels_full(&taker->parcels, taker->taken);
 }
 
-/* Nothing else is done meanwhile: neither is anything without an answer. */
+/* Nothing else is sent meanwhile: nothing could be done without the answer anyway. */
 static int wait_while(struct rb_feed *feed, const struct taker *taker,
                       bool (*is_so)(const struct taker *taker), struct rb_why *why)
 {

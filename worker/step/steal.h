@@ -54,7 +54,7 @@ struct rb_steal {
     uint64_t spent;    /* us in this attempt, */
     uint32_t computed; /* on so many */
     int asked;         /* the rank whose answer we wait for; -1: none */
-    uint32_t *left;    /* by rank, how many it may have still, as far as we know; 0: EMPTY */
+    uint32_t *left;    /* by rank, how many it may have still, as far as we know */
     bool *over;        /* by rank: has said OVER */
     bool said_empty, said_over;
 };
