@@ -2,7 +2,8 @@
 /*   lock, etcd, store ... all parts made, listening
  *        |
  *   waiting for etcd --- not within START_MS (its own: a minute): stop with 69
- *        |  first list of facts
+ *        |           --- another rubatod has the name, and keeps it: stop with 78
+ *        |  first list of facts, by which the node's name is ours
  *   running: workers adopted, presence announced
  *        |  SIGTERM, SIGINT
  *   leaving: until the coordinator has taken every worker away, or patience ends: kill them,
@@ -175,6 +176,8 @@ static void fail(struct rb_life *life, int status, const char *text)
 
 /* ---- Starting -------------------------------------------------------------------------------- */
 
+static void on_start(uv_timer_t *timer);
+
 void rb_life_on_taken(void *context)
 {
     struct rb_life *life = context;
@@ -185,9 +188,38 @@ void rb_life_on_taken(void *context)
     fail(life, RB_EXIT_CONFIG, text);
 }
 
-static void on_no_etcd(uv_timer_t *timer)
+static void run(struct rb_life *life)
+{
+    struct rb_why why = {0};
+    life->running = true;
+    uv_timer_stop(&life->timer);
+    if (rb_agent_start(life->daemon.agent, &why))
+        fail(life, RB_EXIT_UNAVAILABLE, why.text);
+    else
+        rb_log(RB_LOG_INFO, "rubatod %s: node %s, %zu device%s, %s%s%s", RUBATO_VERSION,
+               life->settings->node, life->devices->n, life->devices->n == 1 ? "" : "s",
+               life->settings->state_dir, life->devices->missing ? "; " : "",
+               life->devices->missing ? life->devices->missing : "");
+}
+
+/* Facts are here, and the name is not ours yet. */
+static void on_no_name(struct rb_life *life)
+{
+    if (rb_presence_name(life->presence) == RB_NAME_ANOTHERS)
+        uv_timer_start(&life->timer, on_start, START_MS, 0);
+    else
+        run(life); /* etcd takes no writes, and workers may wait for their agent */
+}
+
+static void on_start(uv_timer_t *timer)
 {
     struct rb_life *life = timer->data;
+    if (life->ending)
+        return;
+    if (rb_store_synced(life->daemon.store)) {
+        on_no_name(life);
+        return;
+    }
     RB_CLEANUP(rb_freep) char *folder = rb_format("%s/etcd", life->settings->state_dir);
     struct rb_why room = {0};
     if (life->private_etcd && rb_room_check(folder, RB_ROOM_ETCD, &room)) {
@@ -197,7 +229,7 @@ static void on_no_etcd(uv_timer_t *timer)
     }
     if (life->private_etcd && ++life->starts < OWN_STARTS) {
         rb_log(RB_LOG_WARN, "etcd does not answer yet: the disk may be slow");
-        uv_timer_start(timer, on_no_etcd, START_MS, 0);
+        uv_timer_start(timer, on_start, START_MS, 0);
         return;
     }
     RB_CLEANUP(rb_freep)
@@ -208,22 +240,14 @@ static void on_no_etcd(uv_timer_t *timer)
     fail(life, RB_EXIT_UNAVAILABLE, text);
 }
 
-/* The first facts are here: only now is it known which workers are wanted. */
+/* The first facts are here: only now is it known which workers are wanted.  But while another
+ * rubatod has this node's name, its workers are not ours: we would report them as dead. */
 void rb_life_on_facts(void *context)
 {
     struct rb_life *life = context;
-    struct rb_why why = {0};
-    if (life->running || life->ending || !rb_store_synced(life->daemon.store))
-        return;
-    life->running = true;
-    uv_timer_stop(&life->timer);
-    if (rb_agent_start(life->daemon.agent, &why))
-        fail(life, RB_EXIT_UNAVAILABLE, why.text);
-    else
-        rb_log(RB_LOG_INFO, "rubatod %s: node %s, %zu device%s, %s%s%s", RUBATO_VERSION,
-               life->settings->node, life->devices->n, life->devices->n == 1 ? "" : "s",
-               life->settings->state_dir, life->devices->missing ? "; " : "",
-               life->devices->missing ? life->devices->missing : "");
+    if (!life->running && !life->ending && rb_store_synced(life->daemon.store) &&
+        rb_presence_name(life->presence) == RB_NAME_OURS)
+        run(life);
 }
 
 static void catch_signals(struct rb_life *life)
@@ -270,7 +294,7 @@ int rb_life(const Rb__DaemonSettings *settings)
         fail(life, status, why.text);
     } else {
         uv_update_time(&life->loop); /* finding devices may take long, and is not etcd's time */
-        uv_timer_start(&life->timer, on_no_etcd, START_MS, 0);
+        uv_timer_start(&life->timer, on_start, START_MS, 0);
     }
     uv_run(&life->loop, UV_RUN_DEFAULT);
     status = life->status;

@@ -294,6 +294,16 @@ bool rb_presence_announced(const struct rb_presence *presence)
     return presence->announced;
 }
 
+enum rb_name rb_presence_name(const struct rb_presence *presence)
+{
+    const struct rb_daemon *daemon = presence->daemon;
+    const struct rb_fact *known =
+        rb_fact_find(&rb_store_facts(daemon->store)->nodes, daemon->settings->node);
+    if (!known)
+        return RB_NAME_FREE;
+    return known->lease == rb_lease_known(presence->lease) ? RB_NAME_OURS : RB_NAME_ANOTHERS;
+}
+
 void rb_presence_leave(struct rb_presence *presence, uint64_t within_ms)
 {
     presence->leaving = true;

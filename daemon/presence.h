@@ -28,6 +28,11 @@ void rb_presence_serves(struct rb_presence *presence, const char *http);
 /* Is the node's key in etcd, under a lease that stands? */
 bool rb_presence_announced(const struct rb_presence *presence);
 
+/* Who has the node's name, by the lease of its key in facts: this state folder, nobody, or another
+ * rubatod, which lives or died a moment ago. */
+enum rb_name { RB_NAME_OURS, RB_NAME_FREE, RB_NAME_ANOTHERS };
+enum rb_name rb_presence_name(const struct rb_presence *presence);
+
 /* Say that this node stops, in `within_ms` at the latest: jobs are to move off it. */
 void rb_presence_leave(struct rb_presence *presence, uint64_t within_ms);
 

@@ -128,6 +128,11 @@ int64_t rb_lease_id(const struct rb_lease *lease)
     return lease->confirmed ? lease->id : 0;
 }
 
+int64_t rb_lease_known(const struct rb_lease *lease)
+{
+    return lease->id;
+}
+
 static void on_revoked(int err, const struct rb_why *why, const json_t *answer, void *context)
 {
     struct rb_lease *lease = context;

@@ -19,7 +19,8 @@ struct rb_lease;
 struct rb_lease *rb_lease_new(uv_loop_t *loop, struct rb_etcd *etcd, int64_t ttl_s, int64_t known,
                               void (*changed)(int64_t id, void *context), void *context);
 
-int64_t rb_lease_id(const struct rb_lease *lease); /* 0: none now */
+int64_t rb_lease_id(const struct rb_lease *lease);    /* 0: none now */
+int64_t rb_lease_known(const struct rb_lease *lease); /* also one that etcd has not confirmed yet */
 
 /* Give it up, with all its keys; `done` runs once, at the latest after `timeout_ms`. */
 void rb_lease_revoke(struct rb_lease *lease, uint64_t timeout_ms, void (*done)(void *context),

@@ -2,6 +2,35 @@
 /* A rubatod's life, as in daemon/life.c. */
 #include "sim_rubatod.h"
 
+enum { START_US = 10000000 };
+
+/* Before anything is done in its name. */
+static bool name_is_ours(const struct sim_rubatod *rubatod)
+{
+    const struct rb_facts *facts = sim_client_facts(rubatod->client);
+    const struct rb_fact *known = rb_fact_find(&facts->nodes, rubatod->node->name);
+
+    return known && known->lease == rubatod->node->lease_file;
+}
+
+/* Where the name is nobody's, and etcd takes no writes. */
+static void on_start(struct sim *sim, void *who, uint64_t stamp, void *what)
+{
+    struct sim_rubatod *rubatod = who;
+    const struct rb_facts *facts;
+
+    (void)what;
+    if (!rubatod->alive || rubatod->started)
+        return;
+    facts = sim_client_facts(rubatod->client);
+    if (rubatod->client->synced && !rb_fact_find(&facts->nodes, rubatod->node->name)) {
+        sim_agent_start(rubatod);
+        sim_agent_poke(rubatod);
+    } else {
+        sim_in(sim, START_US, on_start, rubatod, stamp, NULL);
+    }
+}
+
 static void on_facts(struct sim *sim, void *who)
 {
     struct sim_rubatod *rubatod = who;
@@ -11,7 +40,7 @@ static void on_facts(struct sim *sim, void *who)
         rubatod->since_ms = sim_ms(sim);
     rubatod->connected = connected;
     sim_coordinator_poke(rubatod);
-    if (!rubatod->started)
+    if (!rubatod->started && name_is_ours(rubatod))
         sim_agent_start(rubatod);
     sim_agent_poke(rubatod);
     sim_presence_look(rubatod);
@@ -37,6 +66,7 @@ void sim_rubatod_start(struct sim *sim, struct sim_node *node)
     node->born = sim_ms(sim);
     rubatod->client =
         sim_client_open(sim, node, node->lease_file, on_facts, sim_presence_leased, rubatod);
+    sim_in(sim, START_US, on_start, rubatod, 0, NULL);
 }
 
 void sim_rubatod_stop(struct sim_rubatod *rubatod)

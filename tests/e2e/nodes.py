@@ -288,6 +288,28 @@ def only_rubatod_is_killed():
         until("its workers to leave", lambda: not c.processes("rubato-worker"))
 
 
+def name_is_taken():
+    """A second rubatod with a node's name says so and ends; the node, its workers and their jobs hear nothing of it."""
+    with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
+        c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+        c.submit("wide", spec(c, ENDLESS, 2))
+        before = c.train_on("wide", 2)
+        node = c.nodes[1]
+        second = cluster.Node(c, "second", node.arguments)
+        second.start(wait=False)
+        code = second.process.wait(60)
+        with open(second.log) as log:
+            said = log.read()
+        check(code == 78 and f"another rubatod is node '{node.name}'" in said, f"exit {code}: {said}")
+        check(not os.path.exists(os.path.join(second.state, "jobs")), "it has done something for a job")
+        after = c.train_on("wide", 2)
+        check({device["pid"] for device in before["devices"]} == {device["pid"] for device in after["devices"]},
+              f"other workers: {before} {after}")
+        check(not {"worker-died", "abandoned", "restarted"} & set(c.kinds("wide")), f"{c.kinds('wide')}")
+        c.same_as_alone("wide", spec(c, ENDLESS, 1), "a node's name was used a second time")
+
+
 cluster.main(two_nodes, three_nodes, leave_and_return, deleted_while_away, deleted_while_fetched, coordinator_is_gone,
              coordinator_and_etcd_are_gone, coordinator_is_stopped, others_write_into_etcd, node_is_lost,
-             node_is_stopped, restarted_while_a_node_is_stopped, exported_while_a_node_is_stopped, only_rubatod_is_killed)
+             node_is_stopped, restarted_while_a_node_is_stopped, exported_while_a_node_is_stopped, only_rubatod_is_killed,
+             name_is_taken)
