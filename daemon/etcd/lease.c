@@ -19,9 +19,10 @@ struct rb_lease {
     uv_timer_t timer;
     struct rb_etcd *etcd;
     int64_t ttl_s;
-    int64_t id;     /* 0: to be granted */
-    bool confirmed; /* etcd has said that `id` lives */
-    bool over;      /* revoked: nothing more is asked */
+    int64_t id;      /* 0: to be granted */
+    bool confirmed;  /* etcd has said that `id` lives */
+    bool over;       /* revoked: nothing more is asked */
+    bool complained; /* of a grant that was refused */
     struct rb_etcd_call *call;
     struct rb_backoff backoff;
     void (*changed)(int64_t id, void *context);
@@ -46,16 +47,23 @@ static void on_granted(int err, const struct rb_why *why, const json_t *answer, 
 {
     struct rb_lease *lease = context;
     struct rb_etcd_lease granted = {0};
-    struct rb_why ignored;
-    (void)why;
+    struct rb_why reason = why ? *why : (struct rb_why){0};
     lease->call = NULL;
     if (!err)
-        err = rb_etcd_lease_read(answer, &granted, &ignored);
+        err = rb_etcd_lease_read(answer, &granted, &reason);
+    if (err && err != RB_EUNREACHABLE && err != RB_ETIMEOUT && !lease->complained) {
+        lease->complained = true;
+        rb_log(RB_LOG_ERROR,
+               "etcd gives this node no lease, without which it is not known: %s; "
+               "trying again",
+               reason.text);
+    }
     if (err || !granted.id) {
         again(lease, rb_backoff_next(&lease->backoff));
         return;
     }
     rb_backoff_reset(&lease->backoff);
+    lease->complained = false;
     lease->id = granted.id;
     lease->confirmed = true;
     again(lease, beat(lease));

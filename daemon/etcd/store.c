@@ -4,6 +4,7 @@
  * again goes by facts. */
 #include "daemon/etcd/store.h"
 
+#include "base/log.h"
 #include "daemon/etcd/etcd.h"
 #include "daemon/etcd/json.h"
 #include "daemon/etcd/watch.h"
@@ -44,6 +45,8 @@ struct rb_store {
     uv_timer_t notify; /* tells watchers and ends commits: never from within etcd's callbacks */
     bool changed;
     int64_t lease;
+    bool full;          /* etcd refuses what is written, */
+    struct rb_why room; /* and says this */
     struct commit *commits;
     struct {
         void (*changed)(void *context);
@@ -133,6 +136,22 @@ static void commit_failed(struct commit *commit, int err, const struct rb_why *w
     commit->why = *why;
 }
 
+/* Watch and reads go on, so that nothing else shows it. */
+static void look_for_room(struct rb_store *store, int err, const struct rb_why *why)
+{
+    if (err == RB_EFULL && !store->full)
+        rb_log(RB_LOG_ERROR,
+               "etcd takes no writes: %s: compact and defragment it, then disarm its alarm "
+               "(etcdctl); trying again",
+               why->text);
+    else if (!err && store->full)
+        rb_log(RB_LOG_INFO, "etcd takes writes again");
+    if (err && err != RB_EFULL)
+        return;
+    store->full = err == RB_EFULL;
+    store->room = *why;
+}
+
 static void on_txn(int err, const struct rb_why *why, const json_t *answer, void *context)
 {
     struct commit *commit = context;
@@ -141,6 +160,8 @@ static void on_txn(int err, const struct rb_why *why, const json_t *answer, void
     commit->call = NULL;
     if (!err)
         err = rb_etcd_txn_read(answer, &txn, &reason);
+    if (err || txn.succeeded)
+        look_for_room(commit->store, err, &reason);
     if (err) {
         commit_failed(commit, err, &reason);
         if (err == RB_EUNREACHABLE || err == RB_ETIMEOUT) {
@@ -271,6 +292,11 @@ bool rb_store_synced(const struct rb_store *store)
 bool rb_store_connected(const struct rb_store *store)
 {
     return rb_watch_connected(store->watch);
+}
+
+const char *rb_store_refused(const struct rb_store *store)
+{
+    return store->full ? store->room.text : NULL;
 }
 
 void rb_store_set_lease(struct rb_store *store, int64_t lease)

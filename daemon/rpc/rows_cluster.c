@@ -126,8 +126,14 @@ json_t *rb_rows_of_devices(const struct rb_facts *facts)
 json_t *rb_notes_on(struct rb_methods *methods, const char *kind)
 {
     const struct rb_facts *facts = rb_methods_facts(methods);
+    const char *refused = rb_store_refused(methods->daemon->store);
     json_t *notes = json_array();
 
+    if (refused)
+        json_array_append_new(notes,
+                              json_sprintf("etcd takes no writes (%s): this is how it was "
+                                           "when it last did; `metrics` has the newest steps",
+                                           refused));
     if (!rb_store_connected(methods->daemon->store))
         json_array_append_new(notes, json_string("etcd does not answer: this is how it was when it "
                                                  "last did; `metrics` has the newest steps"));

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import threading
+import urllib.error
 import urllib.request
 
 import cluster
@@ -288,6 +289,57 @@ def only_rubatod_is_killed():
         until("its workers to leave", lambda: not c.processes("rubato-worker"))
 
 
+class Small(cluster.Cluster):
+    """Etcd has little room."""
+    def run_etcd(self):
+        self.etcd_arguments = [[*arguments, "--quota-backend-bytes", str(600 << 10)] for arguments in self.etcd_arguments]
+        super().run_etcd()
+
+    def ask_etcd(self, what, body):
+        asked = urllib.request.Request(f"{self.url}/v3/{what}", json.dumps(body).encode())
+        with urllib.request.urlopen(asked, timeout=10) as answer:
+            return json.loads(answer.read())
+
+
+def etcd_is_out_of_room():
+    """It answers and takes no writes: training goes on, logs and `status` say why nothing else does; then it takes them."""
+    with Small(nodes=2, devices=1, paced=True) as c:
+        leader, other = coordinator_and_other(c)
+        c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
+        c.submit("wide", spec(c, ENDLESS, 2))
+        c.train_on("wide", 2)
+        key = base64.b64encode(b"/others").decode()
+        with contextlib.suppress(urllib.error.HTTPError):
+            while True:
+                c.ask_etcd("kv/put", {"key": key, "value": base64.b64encode(b"z" * 30000).decode()})
+
+        def notes(job="wide"):
+            done = c.run("status", job, endpoint=leader.endpoint)
+            return done.stdout + done.stderr
+
+        until("word of it", lambda: "etcd takes no writes" in notes())
+        os.kill(next(d["pid"] for d in c.status("wide")["devices"] if d["node"] == leader.name), signal.SIGKILL)
+        refused = c.run("pause", "wide", endpoint=leader.endpoint)
+        check(refused.returncode == 4 and "space exceeded" in refused.stderr, f"exit {refused.returncode}: {refused.stderr}")
+        last = len(c.metrics("wide"))
+        until("steps without it", lambda: len(c.metrics("wide")) > last + 20)
+        other.stop(signal.SIGKILL)
+        other.start()  # it has its lease still
+        revision = c.ask_etcd("kv/deleterange", {"key": key})["header"]["revision"]
+        c.ask_etcd("kv/compaction", {"revision": revision, "physical": True})
+        c.ask_etcd("maintenance/defragment", {})
+        for alarm in c.ask_etcd("maintenance/alarm", {"action": "GET"})["alarms"]:
+            c.ask_etcd("maintenance/alarm", {"action": "DEACTIVATE", **alarm})
+        c.train_on("wide", 2)
+        until("no word of it", lambda: "etcd takes no writes" not in notes())
+        with open(leader.log) as log:
+            said = log.read()
+        for words in ("etcd takes no writes: etcd answered 429", "etcd takes writes again"):
+            check(said.count(words) == 1, f"the log has {said.count(words)} times '{words}'")
+        check(said.count("space exceeded") == 1, said)
+        c.same_as_alone("wide", spec(c, ENDLESS, 1), "etcd was out of room")
+
+
 def name_is_taken():
     """A second rubatod with a node's name says so and ends; the node, its workers and their jobs hear nothing of it."""
     with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
@@ -312,4 +364,4 @@ def name_is_taken():
 cluster.main(two_nodes, three_nodes, leave_and_return, deleted_while_away, deleted_while_fetched, coordinator_is_gone,
              coordinator_and_etcd_are_gone, coordinator_is_stopped, others_write_into_etcd, node_is_lost,
              node_is_stopped, restarted_while_a_node_is_stopped, exported_while_a_node_is_stopped, only_rubatod_is_killed,
-             name_is_taken)
+             name_is_taken, etcd_is_out_of_room)
