@@ -115,6 +115,8 @@ static void end(struct rb_life *life)
     rb_service_look(life->service);
     if (life->daemon.server)
         rb_server_close(life->daemon.server);
+    if (life->daemon.agent)
+        rb_agent_stop(life->daemon.agent);
     if (life->presence)
         rb_presence_end(life->presence, REVOKE_MS, on_revoked, life);
     else

@@ -157,6 +157,11 @@ int rb_agent_start(struct rb_agent *agent, struct rb_why *why)
     return RB_OK;
 }
 
+void rb_agent_stop(struct rb_agent *agent)
+{
+    agent->started = false;
+}
+
 size_t rb_agent_workers(const struct rb_agent *agent)
 {
     size_t n = 0;

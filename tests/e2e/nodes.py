@@ -289,6 +289,16 @@ def only_rubatod_is_killed():
         until("its workers to leave", lambda: not c.processes("rubato-worker"))
 
 
+def stopped_as_work_comes():
+    """All nodes behind a submit: no worker is started that nobody is there to end."""
+    for _ in range(6):
+        with cluster.Cluster(nodes=2, devices=1) as c:  # which looks for what is left behind
+            c.model("gpt", layers=1, width=64, heads=2, seq=32)
+            c.submit("wide", spec(c, ENDLESS, 1))
+            for node in c.nodes:
+                node.process.send_signal(signal.SIGTERM)
+
+
 class Small(cluster.Cluster):
     """Etcd has little room."""
     def run_etcd(self):
@@ -364,4 +374,4 @@ def name_is_taken():
 cluster.main(two_nodes, three_nodes, leave_and_return, deleted_while_away, deleted_while_fetched, coordinator_is_gone,
              coordinator_and_etcd_are_gone, coordinator_is_stopped, others_write_into_etcd, node_is_lost,
              node_is_stopped, restarted_while_a_node_is_stopped, exported_while_a_node_is_stopped, only_rubatod_is_killed,
-             name_is_taken, etcd_is_out_of_room)
+             name_is_taken, stopped_as_work_comes, etcd_is_out_of_room)
