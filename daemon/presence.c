@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "daemon/agent/devices.h"
 #include "daemon/agent/links.h"
@@ -219,13 +220,25 @@ static void on_facts(void *context)
 
 /* ---- The lease ------------------------------------------------------------------------------- */
 
-static int64_t read_lease(const char *path)
+/* STATE/lease: the lease, and a digest of the machine that has it.  A state folder that was copied
+ * to another machine, perhaps with its disk, names the lease of a rubatod that may still live. */
+static char *lease_text(const struct rb_presence *presence, int64_t lease)
+{
+    char digest[33];
+    rb_hash_digest(presence->host, strlen(presence->host), digest);
+    return rb_format("%" PRId64 " %s\n", lease, digest);
+}
+
+static int64_t read_lease(const struct rb_presence *presence)
 {
     struct rb_buffer text = {0};
     struct rb_why why;
     int64_t lease = 0;
-    if (!rb_file_read(path, 64, &text, &why) && text.data)
+    if (!rb_file_read(presence->lease_path, 64, &text, &why) && text.data)
         lease = strtoll(text.data, NULL, 10);
+    RB_CLEANUP(rb_freep) char *ours = lease_text(presence, lease);
+    if (lease && strchr(text.data, ' ') && strcmp(text.data, ours)) /* up to 0.23: no digest */
+        lease = 0;
     rb_buffer_done(&text);
     return lease > 0 ? lease : 0;
 }
@@ -234,8 +247,7 @@ static void on_lease(int64_t id, void *context)
 {
     struct rb_presence *presence = context;
     struct rb_why why = {0};
-    char text[32];
-    snprintf(text, sizeof(text), "%" PRId64 "\n", id);
+    RB_CLEANUP(rb_freep) char *text = lease_text(presence, id);
     /* Only so that a rubatod that was killed is at once itself again; the write may fail. */
     if (rb_file_write(presence->lease_path, text, strlen(text), &why))
         rb_log(RB_LOG_WARN, "%s", why.text);
@@ -272,8 +284,8 @@ struct rb_presence *rb_presence_new(struct rb_daemon *daemon, struct rb_etcd *et
     presence->started = rb_clock_unix_ms();
     uv_timer_init(daemon->loop, &presence->timer);
     presence->timer.data = presence;
-    presence->lease = rb_lease_new(daemon->loop, etcd, LEASE_S, read_lease(presence->lease_path),
-                                   on_lease, presence);
+    presence->lease =
+        rb_lease_new(daemon->loop, etcd, LEASE_S, read_lease(presence), on_lease, presence);
     rb_store_watch(daemon->store, on_facts, presence);
     return presence;
 }
