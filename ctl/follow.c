@@ -137,6 +137,19 @@ static int look(const struct rb_session *session, const char *job, char **id, ui
     return err == RB_ENOTFOUND ? rb_why_set(why, err, "job %s was deleted meanwhile", job) : err;
 }
 
+/* Each once, and others when they come: what is shown may be old. */
+static void tell_notes(struct rb_progress *progress, const json_t *status, json_t **told)
+{
+    json_t *notes = json_object_get(status, "notes");
+
+    if (json_equal(notes, *told) || (!json_array_size(notes) && !*told))
+        return;
+    rb_progress_end(progress);
+    rb_session_notes(progress->session, status);
+    json_decref(*told);
+    *told = json_incref(notes);
+}
+
 int rb_follow(const struct rb_session *session, const char *job, const char *id,
               const struct rb_goal *goal, uint64_t deadline)
 {
@@ -145,6 +158,7 @@ int rb_follow(const struct rb_session *session, const char *job, const char *id,
     enum rb_goal_state state = RB_GOAL_AHEAD;
     uint64_t start = rb_clock_ns();
     struct rb_why why = {0};
+    json_t *told = NULL;
     bool first = true;
     int err = 0;
 
@@ -161,6 +175,7 @@ int rb_follow(const struct rb_session *session, const char *job, const char *id,
         }
         first = false;
         state = rb_goal_look(goal, status);
+        tell_notes(&progress, status, &told);
         if (state == RB_GOAL_AHEAD || session->terminal)
             rb_progress_show(&progress, status);
         if (state != RB_GOAL_AHEAD) {
@@ -175,6 +190,7 @@ int rb_follow(const struct rb_session *session, const char *job, const char *id,
         if (err)
             break;
     }
+    json_decref(told);
     rb_progress_end(&progress);
     if (err == RB_ECANCELED) {
         fprintf(session->err, "rubatoctl: interrupted; %s goes on (rubatoctl wait %s --for done)\n",

@@ -329,6 +329,8 @@ def etcd_is_out_of_room():
             return done.stdout + done.stderr
 
         until("word of it", lambda: "etcd takes no writes" in notes())
+        waits = c.run("wait", "wide", "--for", f"step={ENDLESS}", "--timeout", 2, endpoint=leader.endpoint)
+        check(waits.returncode == 124 and waits.stderr.count("etcd takes no writes") == 1, f"{waits.returncode}: {waits.stderr}")
         os.kill(next(d["pid"] for d in c.status("wide")["devices"] if d["node"] == leader.name), signal.SIGKILL)
         refused = c.run("pause", "wide", endpoint=leader.endpoint)
         check(refused.returncode == 4 and "space exceeded" in refused.stderr, f"exit {refused.returncode}: {refused.stderr}")
