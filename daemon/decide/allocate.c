@@ -320,6 +320,7 @@ static void take(struct rb_pool *pool, const struct rb_job_facts *job, struct rb
             if (there && local) {
                 share->needs = source->node;
                 share->needs_foreign = is_foreign(pool, job, source->node);
+                share->needs_gone = !rb_fact_find(&pool->facts->nodes, source->node);
             }
             break;
         }

@@ -102,8 +102,9 @@ const char *rb_share_reason(const struct rb_share *share, const struct rb_job_fa
                                "state: what is there would give other bits",
                                job->job.job->numeric_class, share->needs);
     if (share->needs)
-        return rb_arena_format(arena, "waits for a device of node %s, which holds its state%s",
-                               share->needs, share->taken);
+        return rb_arena_format(arena, "waits for a device of node %s, which holds its state%s%s",
+                               share->needs, share->needs_gone ? " and is not there" : "",
+                               share->taken);
     if (!share->fitting && share->foreign)
         return rb_arena_format(arena,
                                "waits for %" PRIu32 " device%s of numeric class %s: the %zu here "

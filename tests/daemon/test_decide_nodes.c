@@ -188,7 +188,8 @@ static void last_node_leaves(void **unused)
     assert_non_null(strstr(world_state(&world, JOB)->reason, "its state; node a is leaving"));
     world_node_up(&world, 0, false);
     world_rounds(&world, 3);
-    assert_non_null(strstr(world_state(&world, JOB)->reason, "node a, which holds its state"));
+    assert_non_null(
+        strstr(world_state(&world, JOB)->reason, "node a, which holds its state and is not there"));
     world_node_up(&world, 0, true);
     world_rounds(&world, 10);
     assert_int_equal(world_state(&world, JOB)->phase, RB__PHASE__Running);
