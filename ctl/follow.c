@@ -137,7 +137,7 @@ static int look(const struct rb_session *session, const char *job, char **id, ui
     return err == RB_ENOTFOUND ? rb_why_set(why, err, "job %s was deleted meanwhile", job) : err;
 }
 
-/* Each once, and others when they come: what is shown may be old. */
+/* Print notes once each, and new ones as they come: they say that what is shown may be old. */
 static void tell_notes(struct rb_progress *progress, const json_t *status, json_t **told)
 {
     json_t *notes = json_object_get(status, "notes");

@@ -67,7 +67,7 @@ static void on_committed(int err, const struct rb_why *why, void *context)
     coordinator->committing = false;
     if (!err && coordinator->committed)
         rb_fault(coordinator->committed);
-    if (err && err != RB_ESTALE && err != RB_EFULL) /* of room the store tells, once */
+    if (err && err != RB_ESTALE && err != RB_EFULL) /* the store tells once that etcd has no room */
         rb_log(RB_LOG_WARN, "a decision was not written: %s", why->text);
     if (!coordinator->fence.created)
         return;

@@ -42,8 +42,8 @@ struct rb_agent *rb_agent_new(struct rb_daemon *daemon);
 /* Adopt the workers that live, clean up behind those that do not, and start to follow facts. */
 int rb_agent_start(struct rb_agent *agent, struct rb_why *why);
 
-/* Start and tell nobody any more, for the node is about to leave etcd: who is spawned now would be
- * left behind. */
+/* Act no more, because the node is about to leave etcd: a worker that is spawned now would be left
+ * behind. */
 void rb_agent_stop(struct rb_agent *agent);
 
 size_t rb_agent_workers(const struct rb_agent *agent); /* living processes */

@@ -31,7 +31,7 @@ struct rb_share {
     size_t foreign;     /* devices of the right kind but of another numeric class */
     const char *needs;  /* a node that holds the job's state and has no device for it; or NULL */
     bool needs_foreign; /* it has some, of another numeric class (Rubato was upgraded, say) */
-    bool needs_gone;    /* it is not there */
+    bool needs_gone;    /* that node is not there */
     uint64_t wake_ms;   /* when a device may be tried again; UINT64_MAX: none waits */
     size_t given;       /* devices that the job has and gives to jobs of a higher priority, */
     const char *to;     /* of which the last one that takes any is named here; or NULL */

@@ -22,7 +22,7 @@ struct rb_lease {
     int64_t id;      /* 0: to be granted */
     bool confirmed;  /* etcd has said that `id` lives */
     bool over;       /* revoked: nothing more is asked */
-    bool complained; /* of a grant that was refused */
+    bool complained; /* logged that a grant was refused */
     struct rb_etcd_call *call;
     struct rb_backoff backoff;
     void (*changed)(int64_t id, void *context);

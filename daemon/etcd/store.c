@@ -136,7 +136,7 @@ static void commit_failed(struct commit *commit, int err, const struct rb_why *w
     commit->why = *why;
 }
 
-/* Watch and reads go on, so that nothing else shows it. */
+/* Watch and reads go on while etcd has no room, so nothing else would show it. */
 static void look_for_room(struct rb_store *store, int err, const struct rb_why *why)
 {
     if (err == RB_EFULL && !store->full)

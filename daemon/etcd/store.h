@@ -32,7 +32,7 @@ const struct rb_facts *rb_store_facts(struct rb_store *store);
 bool rb_store_synced(const struct rb_store *store);    /* the first list has come */
 bool rb_store_connected(const struct rb_store *store); /* the watch stands now */
 
-/* Why etcd, which answers, has not taken what was written last: it is out of room.  NULL: it has. */
+/* Why etcd, which answers, did not take the last write: it is out of room.  NULL: it did. */
 const char *rb_store_refused(const struct rb_store *store);
 
 /* The lease of leased writes; 0: none, they fail with RB_EUNREACHABLE. */
