@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan of a configuration, as a file that its workers read.
  *
- *   shares + model  >  STATE/jobs/ID/plans/DIGEST
+ *   shares + model  >  STATE/jobs/ID/plans/DIGEST, or memory where the disk has no room: jobs must
+ *                      be able to leave a node whose disk is full
  *
  * A plan follows from the model and from which rank computes and holds what, so it is made once for
  * each distribution of shares and known by that.  Plans for what is left after a death in the
@@ -13,6 +14,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/sealed.h"
 #include "daemon/agent/jobs.h"
 #include "daemon/facts/contingency.h"
 #include "daemon/facts/holding.h"
@@ -25,6 +27,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum {
     AHEAD_MOST = 16,
@@ -35,6 +38,7 @@ enum {
 struct rb_agent_plan {
     struct rb_agent_plan *next;
     char key[33], digest[33];
+    int memory; /* a file without a name that holds the plan; -1: it is in the job's folder */
 };
 
 static void free_model(Rb__Model **model)
@@ -49,6 +53,8 @@ void rb_agent_plans_free(struct rb_agent_job *job)
     free_model(&job->planned_model);
     for (struct rb_agent_plan *plan; (plan = job->plans);) {
         job->plans = plan->next;
+        if (plan->memory >= 0)
+            close(plan->memory);
         free(plan);
     }
 }
@@ -85,9 +91,22 @@ static bool is_kept(const char *path, const char *digest)
     return !strcmp(found, digest);
 }
 
+/* -1: there is no memory, either. */
+static int keep_in_memory(const uint8_t *bytes, size_t size)
+{
+    int file = rb_sealed_create("rubato-plan", size);
+
+    if (file >= 0 && rb_file_put(file, bytes, size) < 0) {
+        close(file);
+        return -1;
+    }
+    return file;
+}
+
 /* Write a plan into the job's folder, named by its content, if it is not there yet.  A plan that is
  * asked for again becomes as new as one just written: tidy removes the oldest. */
-static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], struct rb_why *why)
+static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], int *ret_memory,
+                struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *plans = rb_format("%s/plans", folder);
     RB_CLEANUP(rb_freep) char *path = NULL;
@@ -99,14 +118,19 @@ static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], s
     if (is_kept(path, ret_digest) && !utimensat(AT_FDCWD, path, NULL, 0))
         return RB_OK;
     int err = rb_file_make_folder(plans, RB_FOLDER_OWN, why);
-    return err ? err : rb_file_write_lightly(path, bytes, size, why);
+    err = err ? err : rb_file_write_lightly(path, bytes, size, why);
+    if (err == RB_EFULL) {
+        *ret_memory = keep_in_memory(bytes, size);
+        err = *ret_memory < 0 ? err : RB_OK;
+    }
+    return err;
 }
 
 /* model: read into *model where it is still NULL. */
 static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
                 const struct rb_replicas *how, const int32_t *owners, struct rb_shape shape,
-                const Rb__Configuration *configuration, Rb__Model **model, char ret_digest[33],
-                struct rb_why *why)
+                const Rb__Configuration *configuration, Rb__Model **model,
+                struct rb_agent_plan *ret, struct rb_why *why)
 {
     Rb__Plan *plan = NULL;
     int err = *model ? RB_OK : read_model(agent, facts->job.job->model, model, why);
@@ -120,7 +144,7 @@ static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
         plan->has_steals = plan->steals = configuration->steals;
         plan->has_recomputes = plan->recomputes = configuration->recomputes;
         rb_replicas_place(how, *model, plan); /* by what these programs need */
-        err = keep(rb_agent_job(agent, facts->id)->folder, plan, ret_digest, why);
+        err = keep(rb_agent_job(agent, facts->id)->folder, plan, ret->digest, &ret->memory, why);
     }
     if (plan)
         rb__plan__free_unpacked(plan, NULL);
@@ -153,24 +177,22 @@ static int find_or_make(struct rb_agent *agent, const struct rb_job_facts *facts
     uint32_t total = facts->job.job->microbatches;
     struct rb_replicas how = rb_holding_of(facts->job.job, configuration, arena);
     struct rb_agent_job *job = rb_agent_job(agent, facts->id);
+    struct rb_agent_plan made = {.memory = -1};
     int32_t *owners;
-    char key[33], digest[33];
     struct rb_shape shape = rb_shares_shape(configuration);
     int err = rb_shares_of(configuration, total, arena, &owners, why);
     if (err)
         return err;
-    make_key(&how, owners, total, shape, configuration, key);
-    struct rb_agent_plan *plan = find(job, key);
+    make_key(&how, owners, total, shape, configuration, made.key);
+    struct rb_agent_plan *plan = find(job, made.key);
     if (!plan) {
-        err = make(agent, facts, &how, owners, shape, configuration, model, digest, why);
+        err = make(agent, facts, &how, owners, shape, configuration, model, &made, why);
         if (err)
             return rb_why_add(why, err, "planning for %u worker%s", how.ranks,
                               how.ranks == 1 ? "" : "s");
-        plan = rb_alloc(sizeof(*plan));
-        memcpy(plan->key, key, sizeof(plan->key));
-        memcpy(plan->digest, digest, sizeof(plan->digest));
-        plan->next = job->plans;
-        job->plans = plan;
+        made.next = job->plans;
+        job->plans = plan = rb_alloc(sizeof(*plan));
+        *plan = made;
     }
     *ret = plan;
     return RB_OK;
@@ -187,8 +209,10 @@ int rb_agent_plan(struct rb_agent *agent, const struct rb_job_facts *facts,
     if (err)
         return err;
     *ret_digest = rb_arena_string(arena, plan->digest);
-    *ret_path =
-        rb_arena_format(arena, "%s/plans/%s", rb_agent_job(agent, facts->id)->folder, plan->digest);
+    *ret_path = plan->memory >= 0
+                    ? rb_arena_format(arena, "/proc/%ld/fd/%d", (long)getpid(), plan->memory)
+                    : rb_arena_format(arena, "%s/plans/%s", rb_agent_job(agent, facts->id)->folder,
+                                      plan->digest);
     return RB_OK;
 }
 

@@ -93,51 +93,6 @@ def job_files():
         c.ctl("get", "nodes", endpoint="unix:/nowhere/rubatod.sock", code=5)
 
 
-def full_disk():
-    """A checkpoint that does not fit: the job says so and trains on; the old checkpoints stay."""
-    with cluster.Cluster(devices=1) as c:
-        small = c.path("small")
-        os.mkdir(small)
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", small], capture_output=True).returncode:
-            print("cannot mount a tmpfs here: not shown")
-            return
-        try:
-            c.model("cnn", image=8)
-            spec = good(c)
-            spec["train"]["steps"] = 30
-            spec["checkpoint"] = {"path": small, "every": 10}
-            c.submit("full", spec)
-            c.wait("full", "done")
-            events = c.events("checkpoint-failed", "full")
-            check(events and "space" in events[0]["text"], f"events: {events}")
-            told = c.ctl("status", "full")
-            check(events[-1]["text"] in told, f"status does not tell of it: {told}")
-            check(not [n for n in os.listdir(small) if n.startswith("step-")], "half a checkpoint was left")
-            check(len(c.export("full")) == 64, "the result is not lost")
-        finally:
-            subprocess.run(["umount", small], check=False)
-
-
-def full_state_folder():
-    """rubatod on a disk without room names the disk, and not etcd, which cannot run there."""
-    for options, *words in (("size=20m", "etcd cannot run: the disk of {}/etcd is full: ",
-                             " of its 20 MiB are free, and 64 are needed: make room there"),
-                            ("nr_inodes=1", "the disk of {} takes no further file")):
-        with tempfile.TemporaryDirectory(prefix="rubato-e2e.") as small:
-            if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", small], capture_output=True).returncode:
-                print("cannot mount a tmpfs here: not shown")
-                return
-            try:
-                state = os.path.join(small, "state")
-                done = subprocess.run([os.path.join(BUILD, "rubatod"), "--single-node", "--state-dir", state],
-                                      capture_output=True, text=True, timeout=60)
-                check(done.returncode == 69, f"exit {done.returncode}: {done.stderr}")
-                for word in words:
-                    check(word.format(state) in done.stderr, f"{options}: '{word}' is not in: {done.stderr}")
-            finally:
-                subprocess.run(["umount", small], check=False)
-
-
 def others_checkpoints():
     """A folder with checkpoints of another job: refused, and nothing of the job that was refused is kept."""
     with cluster.Cluster(devices=1) as c:
@@ -274,5 +229,5 @@ def many_files():
 
 
 if __name__ == "__main__":
-    cluster.main(job_files, full_disk, full_state_folder, others_checkpoints, shared_folder, folder_behind_what_is_not_there,
+    cluster.main(job_files, others_checkpoints, shared_folder, folder_behind_what_is_not_there,
                  daemons, few_descriptors, closed_streams, many_files)
