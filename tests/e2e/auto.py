@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Without a pin the planner says how a job runs and how much of its state is everywhere, anew at each change of its
-devices; the sha256 is that of one device, whatever it says.  Rubatods that seem to be on machines of their own measure
-the links between them."""
+"""Without a pin the planner decides how a job runs and how much of its state is everywhere, again at each change of its
+devices; the sha256 is that of one device, whatever the planner decides.  Rubatods that seem to be on machines of their
+own measure the links between them."""
 import concurrent.futures
 import os
 import shutil
@@ -17,7 +17,7 @@ from cluster import ENDLESS, check, check_nothing_lost, until
 
 
 class Apart(cluster.Cluster):
-    """Nodes with host names of their own: nothing else is apart."""
+    """Nodes with host names of their own; nothing else separates them."""
 
     def place_nodes(self):
         for i, node in enumerate(self.nodes):
@@ -26,7 +26,7 @@ class Apart(cluster.Cluster):
 
 
 class Held(cluster.Cluster):
-    """Its rubatod's workers wait where a model is timed, while a file `hold` is there, and make a file `held`."""
+    """The workers that time a model first make a file `held` and wait, while a file `hold` is there."""
 
     def place_nodes(self):
         worker = self.path("rubato-worker")
@@ -44,7 +44,7 @@ exec {cluster.BUILD}/rubato-worker "$@"
 
 
 def timed_while_another_is_deleted():
-    """A job of the same model: it takes nothing with it that the new one needs."""
+    """A job of the same model is deleted while a new one is timed: nothing goes with it that the new job needs."""
     with Held(devices=2) as c:
         delicate.models(c)
         c.submit("first", on_two(c, 6))
@@ -86,7 +86,7 @@ def on_two(c, steps, **more):
 
 
 def not_asked():
-    """A pin: nothing is for the planner to say."""
+    """The job is pinned: nothing is left for the planner to decide."""
     with cluster.Cluster(devices=2) as c:
         delicate.models(c)
         for more, says in (({"parallel": {"pipeline": 1}}, "data parallel x2"), ({"parallel": {"pipeline": 2}}, "pipeline of 2"),
@@ -99,7 +99,7 @@ def not_asked():
 
 
 def planned(c):
-    """Its plan; None: who coordinates has to fetch the profile first, and plans when it is there."""
+    """The job's plan, or None while the planner has made none: the coordinator first has to fetch the profile."""
     plan = c.status("job")["plan"] or {}
     return plan if "is expected" in (plan.get("chosen") or "") else None
 
@@ -120,8 +120,8 @@ def links():
 
 
 def gpt_spec(c, steps, want):
-    """More weights than activations, and few microbatches: over slow links a pipeline is several times quicker, and
-    within a machine its devices wait too much."""
+    """More weights than activations, and few microbatches: over slow links a pipeline is several times quicker; within
+    one machine a pipeline's devices wait too much."""
     corpus.text(c.path("corpus.txt"), 40000)
     return {"model": {"onnx": "gpt.onnx"}, "data": {"train": {"path": "corpus.txt", "format": "text", "seqLen": 128}},
             "train": {"steps": steps, "globalBatch": 4, "microBatch": 1, "optimizer": {"type": "adamw", "lr": 1.0e-3},
@@ -130,7 +130,7 @@ def gpt_spec(c, steps, want):
 
 
 def check_slow(c, devices):
-    """As the planner has it behind slow links: less of the state each, where there are more devices than replicas."""
+    """The planner's choice behind slow links: with more devices than replicas, each holds only a part of the state."""
     plan = until(f"the job to be planned on {devices}", lambda: planned(c))
     if devices > 2:
         check(plan["summary"].startswith("pipeline of") and "2 replicas" in plan["summary"], f"on {devices}: {plan}")
@@ -139,8 +139,8 @@ def check_slow(c, devices):
 
 
 def behind_a_slow_link():
-    """Nothing is pinned: a pipeline with two replicas, resized and struck; and data parallelism, when the nodes say that
-    they are on one machine after all."""
+    """Nothing is pinned: the planner chooses a pipeline with two replicas, which is resized and loses a worker; and
+    data parallelism, when the nodes say that they are on one machine after all."""
     for words in (["ip", "link", "set", "lo", "mtu", "1500", "up"],
                   ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "100mbit", "burst", "64kb", "latency", "400ms"]):
         subprocess.run(words, check=True)

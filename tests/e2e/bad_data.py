@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Data that are wrong, or change under a job: a sample that is no number, a file that is cut off, one that is replaced."""
+"""Data that are wrong, or change under a job: a sample that is not a number, a file that is cut off or replaced."""
 import os
 import struct
 
@@ -29,7 +29,7 @@ def not_a_number():
 
 
 def data_cut_off():
-    """A data file that becomes shorter while it is read: the job fails and says which, and by how much."""
+    """A data file that becomes shorter while it is read: the job fails and says which file, and by how much."""
     with cluster.Cluster(devices=2) as c:
         c.model("cnn", image=8)
         spec = good(c)
@@ -46,7 +46,7 @@ def data_cut_off():
 
 
 def data_are_replaced():
-    """Who comes and finds other data than were submitted does not train on them; the others train on."""
+    """A newcomer that finds other data than were submitted does not train on them; the other workers train on."""
     with cluster.Cluster(devices=2) as c:
         gpt_job.model(c)
         job = gpt_job.spec(c, ENDLESS, 1)

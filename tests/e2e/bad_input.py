@@ -94,7 +94,7 @@ def job_files():
 
 
 def others_checkpoints():
-    """A folder with checkpoints of another job: refused, and nothing of the job that was refused is kept."""
+    """A folder with checkpoints of another job is refused, and nothing of the refused job is kept."""
     with cluster.Cluster(devices=1) as c:
         c.model("cnn", image=8)
         spec = good(c)
@@ -111,7 +111,7 @@ def others_checkpoints():
 
 
 def shared_folder():
-    """Two jobs that live at once have two checkpoint folders, by whatever name they know them."""
+    """Two jobs that live at once must have two checkpoint folders: another name for the same folder is refused too."""
     with cluster.Cluster(devices=1) as c:
         c.model("cnn", image=8)
         spec = good(c)
@@ -126,7 +126,7 @@ def shared_folder():
             check(done.returncode == 4 and "is where job first (Running) keeps its checkpoints" in done.stderr,
                   f"{path}: {done.returncode} {done.stderr}")
         until("its second checkpoint", lambda: any(item["step"] >= 4 for item in c.json("get", "checkpoints", "first")["items"]))
-        c.ctl("cancel", "first")  # it may save still, and remove what is old
+        c.ctl("cancel", "first")  # it may still save, and remove old checkpoints
         told = c.json("submit", "-f", c.path("second.yaml"))
         check(told["resumeStep"] >= 4, f"the second one does not go on where the first one was: {told}")
         c.wait("second", f"step={told['resumeStep'] + 2}")
@@ -134,8 +134,8 @@ def shared_folder():
 
 
 def folder_behind_what_is_not_there():
-    """A path with ".." behind a folder that is not there means one folder: to who writes checkpoints, to who goes on from
-    them, and in what is told of them."""
+    """A path with ".." behind a folder that is not there means one folder: to the job that writes checkpoints, to the
+    job that goes on from them, and in what users are told of them."""
     with cluster.Cluster(devices=1) as c:
         c.model("cnn", image=8)
         spec = good(c)
@@ -173,7 +173,7 @@ def daemons():
 
 
 def few_descriptors():
-    """From the first that it cannot have on, rubatod says so and ends, to be started again."""
+    """At the first descriptor that rubatod cannot have, it says so and ends, to be started again."""
     with tempfile.TemporaryDirectory(prefix="rubato-e2e.") as folder:
         for limit in range(6, 12):
             done = subprocess.run(
@@ -185,7 +185,7 @@ def few_descriptors():
 
 
 def closed_streams():
-    """Whoever starts us without standard input, output or error: no file or socket takes their place."""
+    """Programs that are started without standard input, output or error: no file or socket takes their place."""
     def start(program, closed, *words):
         return ["sh", "-c", f'exec "$@" {closed}', "sh", os.path.join(BUILD, program), *words]
 
@@ -210,7 +210,7 @@ def closed_streams():
 
 
 def many_files():
-    """Two data sets of as many files as one may have, under the limit of descriptors that systems begin with."""
+    """Two data sets of the largest allowed number of files, under the limit of descriptors that systems begin with."""
     with cluster.Cluster(devices=1) as c:
         c.model("gpt", layers=1, width=32, heads=2, seq=16)
         node = c.nodes[0]

@@ -3,8 +3,8 @@
 """Devices that differ: microbatches change hands, shares follow the speeds that workers measure, and the sha256 is
 that of one device.
 
-Speeds are emulated: a worker of rank r sleeps behind each microbatch (base/fault.h), many times as long as its tiny
-model computes, so that a slow one is slow, whatever the two cores are busy with."""
+Speeds are emulated: the worker of rank r sleeps after each microbatch (base/fault.h), many times as long as its tiny
+model computes, so that a slow worker is slow, whatever the two cores are busy with."""
 import contextlib
 import math
 import os
@@ -17,7 +17,7 @@ from cluster import ENDLESS, check, check_nothing_lost, until
 from faulty import faulty
 
 SLEEPS = (20, 20, 40, 80)  # ms a microbatch, by rank: speeds 1, 1, 0.5 and 0.25
-MICROBATCHES = 22          # 8 8 4 2 are done at once
+MICROBATCHES = 22          # shares of 8 8 4 2 end at the same time
 
 
 def spec(c, steps, want, **more):
@@ -32,7 +32,7 @@ def spec(c, steps, want, **more):
 
 @contextlib.contextmanager
 def slowed(sleeps):
-    """A cluster where each rank sleeps so long (ms) behind each microbatch."""
+    """A cluster where rank r sleeps sleeps[r] ms after each microbatch."""
     fault = ",".join(f"worker.computed:rank={r}:do={ms}ms" for r, ms in enumerate(sleeps))
     with faulty(fault), cluster.Cluster(devices=len(sleeps)) as c:
         yield c
@@ -49,7 +49,7 @@ def undisturbed(steps):
 
 
 def balanced(c, job, beyond=0):
-    """The newest configuration with shares by speed that nobody asked for, when it is active."""
+    """The newest configuration with shares by speed (cause `balance`), once it is active and has its receipt."""
     def look():
         found = [item for item in c.json("get", "configurations", job)["items"]
                  if item["cause"] == "balance" and item["number"] > beyond]
@@ -59,18 +59,19 @@ def balanced(c, job, beyond=0):
 
 
 def counts(item):
-    """Shares of a configuration, which facts keep, however soon another one follows."""
+    """The shares of a configuration; facts keep them, however soon another configuration follows."""
     return [int(share) for share in item["shares"].split()]
 
 
 def without(c, job, item):
-    """The configuration that goes on behind this one when one of its devices has died."""
+    """The configuration that follows this one when one of its devices has died."""
     found = [other for other in c.json("get", "configurations", job)["items"] if other["number"] == item["number"] + 1]
     return found[0] if found and found[0]["state"] in ("ACTIVE", "RETIRED") else None
 
 
 def by_rule(speeds):
-    """plan/partition/balance.h, written a second time: whole parts of the ideal, the rest where it is done soonest."""
+    """plan/partition/balance.h, written a second time: whole parts of the ideal shares, the rest where it ends
+    soonest."""
     found = [math.floor(MICROBATCHES * speed / sum(speeds) * (1 - 1e-12)) for speed in speeds]
     while sum(found) < MICROBATCHES:
         found[min(range(len(found)), key=lambda r: (found[r] + 1) / speeds[r])] += 1
@@ -82,7 +83,7 @@ def step_ms(c, job, number):
 
 
 def by_speed():
-    """Even, then by speed; a death, whose share goes on by speed; back to four; all of it without a bit's change."""
+    """Shares are even, then by speed; a death, whose share is divided by speed; back to four; and not a bit changes."""
     with slowed(SLEEPS) as c:
         new_model(c)
         c.submit("gpt", spec(c, ENDLESS, 4))
@@ -112,20 +113,20 @@ def by_speed():
 
 
 def straggler():
-    """One of three takes three times as long: that is told of when it has lasted, once, though shares even it out; and
-    it is over when it is gone."""
+    """One of three workers takes three times as long: that is reported once, when it has lasted, though shares even it
+    out; and it is over when that worker is gone."""
     def told(kind):
         return [event["text"] for event in c.events(kind, "gpt")]
 
     def row():
-        """Its rank, and the slow one's: it is not always the same device."""
+        """(rank, device) of the straggler: the slow rank is not always on the same device."""
         return next((both for both in enumerate(c.status("gpt")["devices"]) if "straggler" in both[1]), None)
 
     with slowed((20, 20, 60)) as c:
         new_model(c)
         c.submit("gpt", spec(c, ENDLESS, 3))
         balanced(c, "gpt")
-        rank, slow = until("a straggler", row, 150)  # what disturbs them for a moment begins its time anew
+        rank, slow = until("a straggler", row, 150)  # a short disturbance begins its time anew
         place = f"{slow['node']}:{slow['device']}"
         check(rank == 2, f"of rank {rank}: {slow}")
         check(slow["straggler"]["microbatchMs"] > 2 * slow["straggler"]["othersMs"], f"{slow}")

@@ -23,7 +23,7 @@ import cluster
 import corpus
 from cluster import check, until
 
-PATIENCE = 60  # seconds without a step, with nobody out of reach on purpose, are a hang
+PATIENCE = 60  # seconds without a step are a hang, unless a node is out of reach on purpose
 MOST = 4       # devices of the job
 
 
@@ -43,7 +43,7 @@ class Storm:
         time.sleep(self.random.random() * most)
 
     def ctl(self, *words, allowed=(0, 5), timeout=120):
-        """A command in bad weather: a rubatod that is not reached is no fault, a hang is."""
+        """A command in bad weather: an unreachable rubatod is no failure, a hang is."""
         try:
             done = self.c.run(*words, timeout=timeout, endpoint=self.random.choice(self.c.nodes).endpoint)
         except subprocess.TimeoutExpired:
@@ -74,7 +74,7 @@ class Storm:
     def goes_on(self, before):
         status = self.status()
         if self.drained and "holds its state" in (status["reason"] or ""):
-            self.drain()  # it was parked on a node that must not be used: that is uncordoned
+            self.drain()  # the job is parked on a node that must not be used: uncordon the node
         return status["step"] > before
 
     # ---- what can happen ---------------------------------------------------------------------
@@ -85,7 +85,7 @@ class Storm:
             self.rest(0.3)
 
     def resize_and_wait(self):
-        # 1: fate may replace the resize, and the command says so.  A drained node's devices are missed.
+        # 1: another change may replace the resize, and the command says so.  A drained node's devices are missing.
         most = MOST if not self.drained else self.c.devices
         self.ctl("resize", "storm", "--want", self.random.randint(1, most), "--wait", "--timeout", 40,
                  allowed=(0, 1, 5, 124))
@@ -159,7 +159,7 @@ class Storm:
     def restart_etcd(self):
         self.say("SIGKILL etcd")
         self.c.signal_etcd(signal.SIGKILL)
-        if self.c.etcds:  # a node starts its own again
+        if self.c.etcds:  # a single node starts its own etcd again
             for etcd in self.c.etcds:
                 etcd.wait()
             self.rest(2)
@@ -232,7 +232,7 @@ def spec(c, steps):
 
 
 def measure(c, seconds):
-    """How many steps one device does in so many seconds, by its rows: a status may be half a second old."""
+    """How many steps one device does in `seconds`, by its rows: a status may be half a second old."""
     c.submit("probe", {**spec(c, cluster.ENDLESS), "checkpoint": {}})
     c.wait("probe", "step=100")
     rows = c.metrics("probe")[10:]

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints that are half written, damaged or removed: who starts or exports takes the newest that is whole, and is told
-so; and what is exported is of the step that it is said to be of."""
+"""Checkpoints that are half written, damaged or removed: a start or an export takes the newest that is whole, and its
+user is told so; and the exported state is of the step that the export names."""
 import concurrent.futures
 import contextlib
 import glob
@@ -16,31 +16,31 @@ from gpt_job import model, pids, registered, same_as_alone, saved, spec
 
 
 def killed_as_it_saved():
-    """Of a job that is over, too, half a checkpoint does not stay."""
+    """Half a checkpoint does not stay, even when its job is over."""
     with faulty("worker.save.written:do=60000ms"), cluster.Cluster(devices=1) as c:
         model(c)
         c.submit("gpt", spec(c, ENDLESS, 1, checkpoint={"path": c.path("ckpt"), "every": 5}))
         until("half of one", lambda: glob.glob(c.path("ckpt/.tmp-*")))
         workers = pids(c)
         c.ctl("cancel", "gpt", "--now")
-        for pid in workers:  # it would end when that is written
+        for pid in workers:  # else it would end only when its checkpoint is written
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         until("it to go", lambda: not os.listdir(c.path("ckpt")))
 
 
 def checkpoint_is_damaged():
-    """The newest one cannot be read: an older one, and it says so."""
+    """The newest checkpoint cannot be read: the job goes on from an older one, and says so."""
     with faulty("worker.vote:do=5ms"), cluster.Cluster(devices=1) as c:
         model(c)
         c.submit("gpt", spec(c, ENDLESS, 1, checkpoint={"path": c.path("ckpt"), "every": 100, "keep": 10}))
         until("two checkpoints", lambda: len(registered(c)) > 1)
         node = c.json("get", "nodes")["items"][0]["name"]
-        c.ctl("node", "cordon", node)  # so that it does not start again before the damage is done
+        c.ctl("node", "cordon", node)  # so that the job does not start again before the damage is done
         c.kill("gpt", c.status("gpt")["devices"][0])
         older, newest = sorted(registered(c))[-2:]
         for name in saved(c):
-            if int(name[5:]) >= newest:  # one that is heard of late, too
+            if int(name[5:]) >= newest:  # also one that rubatod hears of late
                 os.truncate(c.path(f"ckpt/{name}/model.safetensors"), 1000)
         c.ctl("node", "uncordon", node)
         said = until("the older one", lambda: [e["text"] for e in c.events("checkpoint-unreadable", "gpt")
@@ -51,7 +51,7 @@ def checkpoint_is_damaged():
 
 
 def damage(path):
-    """One bit in its middle."""
+    """Flips one bit in the middle of the file."""
     with open(path, "r+b") as file:
         file.seek(os.path.getsize(path) // 2)
         byte = file.read(1)[0]
@@ -60,7 +60,7 @@ def damage(path):
 
 
 def checkpoint_to_go_on_from_is_damaged():
-    """A new job takes the newest one that is whole, and `submit` says so; with none it refuses."""
+    """A new job goes on from the newest checkpoint that is whole, and `submit` says so; if none is, it refuses."""
     with cluster.Cluster(devices=1) as c:
         model(c)
         job = spec(c, ENDLESS, 1, checkpoint={"path": c.path("ckpt"), "every": 10, "keep": 2})
@@ -89,8 +89,8 @@ def checkpoint_to_go_on_from_is_damaged():
 
 
 def checkpoints_are_removed():
-    """Behind rubatod's back, or damaged: what is whole still is exported, the newest of it, and who gets an older one, or
-    nothing, is told why."""
+    """Checkpoints are removed behind rubatod's back, or damaged: the newest that is still whole is exported, and a user
+    who gets an older one, or nothing, is told why."""
     with cluster.Cluster(devices=1) as c:
         model(c)
         folder = c.path("kept")
@@ -128,7 +128,7 @@ def checkpoints_are_removed():
 
 
 def exported_at_once():
-    """Many exports while it trains: what each tells of is what it gets."""
+    """Many exports while a job trains: each file is of the step that its export names."""
     with cluster.Cluster(devices=2) as c, concurrent.futures.ThreadPoolExecutor(8) as pool:
         model(c)
         c.submit("gpt", spec(c, ENDLESS, 2))

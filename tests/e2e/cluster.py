@@ -5,7 +5,7 @@
         c.submit("gpt", spec)
         c.wait("gpt", "done")
 
-Nothing here waits for a while: it waits for an event and gives up with the daemons' logs.
+Nothing here waits for a fixed time: each wait is for an event, and gives up with the daemons' logs.
 """
 import contextlib
 import hashlib
@@ -23,11 +23,11 @@ from ports import free_ports
 
 BUILD = os.environ.get("RUBATO_BUILD") or os.path.join(os.path.dirname(__file__), "../../build")
 BUILD = os.path.abspath(BUILD)
-if os.environ.get("RUBATO_LIBRARIES"):  # folders that our programs need, and that python3 better did without
+if os.environ.get("RUBATO_LIBRARIES"):  # folders that our programs need, and that python3 should do without
     os.environ["LD_LIBRARY_PATH"] = ":".join(
         os.environ[name] for name in ("RUBATO_LIBRARIES", "LD_LIBRARY_PATH") if os.environ.get(name))
 ENDLESS = 1000000  # steps of a job that is ended by its test
-PACE = "worker.vote:do=15ms"  # a step of most takes 10 ms
+PACE = "worker.vote:do=15ms"  # a step of most jobs takes 10 ms
 
 
 class Failure(Exception):
@@ -47,7 +47,7 @@ def check_nothing_lost(receipt, what=""):
 
 
 def until(what, predicate, seconds=60):
-    """Poll `predicate` until it returns something true; that is returned."""
+    """Poll `predicate` until it returns a true value, and return that."""
     end = time.monotonic() + seconds
     while True:
         found = predicate()
@@ -121,7 +121,7 @@ class Node:
 
 @contextlib.contextmanager
 def standing_still(*pids):
-    """They do nothing meanwhile, and their kernel answers for them."""
+    """These processes are stopped meanwhile; their kernel still answers for them."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     try:
@@ -135,10 +135,10 @@ class Cluster:
     address = "127.0.0.1"  # of etcd, where there are several nodes
 
     def __init__(self, nodes=1, devices=3, keep=False, pinned=False, etcds=1, paced=False):
-        """pinned: each of several nodes keeps to a core of its own.  etcds: how many the one etcd of several
-        nodes has; a single node has its own.  paced: workers wait in each vote, but for those of alone(): few steps are
-        done while a test waits for something else, and have to be done again.  For what happens around steps, not for
-        what happens to who is in the middle of one."""
+        """pinned: each of several nodes keeps to a core of its own.  etcds: how many members the one etcd of several
+        nodes has; a single node has its own etcd.  paced: workers wait in each vote, except those of alone(), so that
+        few steps are done while a test waits for something else, and few have to be done again.  It is for tests of
+        what happens around steps, not of what happens to a worker in the middle of one."""
         self.folder = tempfile.mkdtemp(prefix="rubato-e2e.")
         self.environment = {"RUBATO_FAULT": "@" + self.path("pace")} if paced else {}
         self.pace(PACE)
@@ -171,10 +171,10 @@ class Cluster:
         until("the first node to know of all", lambda: len(self.json("get", "nodes")["items"]) == len(self.nodes))
 
     def place_nodes(self):
-        """Before they start; for who has somewhere to put them, or more to tell them."""
+        """Called before the nodes start; subclasses place the nodes elsewhere, or give them more arguments."""
 
     def start_etcd(self):
-        """One etcd, or several that are one; returns their URLs as rubatod takes them."""
+        """Starts the members of etcd; returns their URLs as rubatod takes them."""
         urls = [f"http://{self.address}:{port}" for port in free_ports(2 * self.n_etcds, self.address)]
         clients, peers = urls[:self.n_etcds], urls[self.n_etcds:]
         everyone = ",".join(f"e{i}={peer}" for i, peer in enumerate(peers))
@@ -191,7 +191,7 @@ class Cluster:
         return ",".join(clients)
 
     def etcd_answers(self, url):
-        """Rubatods do not wait for long: one that is there and leads, or follows."""
+        """Whether this member is there and leads, or follows a leader: rubatods do not wait for that for long."""
         with contextlib.suppress(OSError), urllib.request.urlopen(url + "/health", timeout=5) as answer:
             return json.loads(answer.read())["health"] == "true"
 
@@ -200,7 +200,7 @@ class Cluster:
             self.etcds = [subprocess.Popen(arguments, stderr=log, stdout=log) for arguments in self.etcd_arguments]
 
     def etcd_pids(self):
-        """Of all of etcd, a single node's own too."""
+        """The pids of all members of etcd; those of a single node's own etcd too."""
         if self.count > 1:
             return [etcd.pid for etcd in self.etcds]
         found = []
@@ -221,7 +221,7 @@ class Cluster:
         if error is not None:
             with contextlib.suppress(OSError):
                 self.keep_logs()
-            with contextlib.suppress(OSError):  # nobody may read any more: nodes are stopped all the same
+            with contextlib.suppress(OSError):  # our output may be closed: nodes are stopped all the same
                 self.print_logs()
         late = []
         for node in self.nodes:
@@ -248,7 +248,7 @@ class Cluster:
             check(not left and not late, f"left behind: {words}; late: {late}")
 
     def print_logs(self):
-        """Their ends."""
+        """Prints the end of each log."""
         for node in self.nodes:
             if os.path.exists(node.log):
                 print(f"--- {node.log}")
@@ -263,7 +263,7 @@ class Cluster:
                             print("".join(log.readlines()[-12:]))
 
     def keep_logs(self):
-        """Whole, below RUBATO_LOGS, where anybody wants them."""
+        """Copies the whole logs below RUBATO_LOGS, where that is set."""
         kept = os.environ.get("RUBATO_LOGS")
         for folder, _, names in os.walk(self.folder) if kept else ():
             for name in names:
@@ -291,7 +291,7 @@ class Cluster:
     # ---- rubatoctl ---------------------------------------------------------------------------
 
     def run(self, *words, endpoint=None, timeout=240, **more):
-        """rubatoctl WORDS; a CompletedProcess with text."""
+        """Runs rubatoctl WORDS; returns a CompletedProcess with text."""
         endpoint = endpoint or self.nodes[0].endpoint
         return subprocess.run([os.path.join(BUILD, "rubatoctl"), "--endpoint", endpoint, *map(str, words)],
                               capture_output=True, text=True, timeout=timeout, cwd=self.folder, **more)
@@ -306,7 +306,7 @@ class Cluster:
         return json.loads(self.ctl("-o", "json", *words, **more))
 
     def try_json(self, *words, **more):
-        """None where it is refused, or nobody answers."""
+        """None where rubatoctl is refused, or gets no answer."""
         done = self.run("-o", "json", *words, **more)
         return None if done.returncode else json.loads(done.stdout)
 
@@ -339,22 +339,22 @@ class Cluster:
         return [event for event in self.json("events", *job, **more)["items"] if event["kind"] == kind]
 
     def kinds(self, job, **more):
-        """Of its events, in their order."""
+        """The kinds of its events, in their order."""
         return [event["kind"] for event in self.json("events", job, **more)["items"]]
 
     def train_on(self, job, devices, steps=10):
-        """Its status when it has done some more steps on so many devices, trains on them and is not over."""
+        """The job's status after `steps` more steps on `devices` devices, when it trains on them and is not over."""
         while True:
             self.wait(job, f"devices={devices}")
             self.wait(job, f"step={self.status(job)['step'] + steps}")
             status = self.status(job)
             check(status["phase"] in ("Running", "Preparing"), f"too late to meddle with {job}: {status['phase']}")
             if status["phase"] == "Running" and len(status["devices"]) == devices:
-                return status  # else it has just been heard that one is gone
+                return status  # else rubatod has just heard that a device is gone
 
     def kill(self, job, device, how=signal.SIGKILL):
-        """Kills who works on this device of a status, and returns the status where that is known: what is asked then is
-        answered by who is left."""
+        """Kills the worker on this device of a status, and returns the status once rubatod knows of the death: a worker
+        that is left answers what is asked next."""
         os.kill(device["pid"], how)
 
         def without():
@@ -377,8 +377,8 @@ class Cluster:
                 for line in lines[1:]]
 
     def break_off(self, job, since=0, heard=True):
-        """(steps, sha256) of an endless job, paused where it is and deleted; each step since it began has its row, where
-        all of them were heard."""
+        """(steps, sha256) of an endless job, which is paused where it is and deleted; each step behind `since` has its
+        row, if rubatod heard all of them (`heard`)."""
         self.ctl("pause", job)
         until("the pause", lambda: self.status(job)["phase"] == "Paused")
         rows = [row["step"] for row in self.metrics(job)]
@@ -390,21 +390,21 @@ class Cluster:
         return steps, sha
 
     def pace(self, fault):
-        """Of workers that start from now on, in a cluster that is paced."""
+        """Sets the fault of workers that start from now on, in a paced cluster."""
         with open(self.path("pace"), "w") as file:
             file.write(fault)
 
     @contextlib.contextmanager
     def unpaced(self):
-        """For who starts meanwhile."""
+        """Workers that start meanwhile are not paced."""
         self.pace("")
         yield
         self.pace(PACE)
 
     def alone(self, spec, steps):
-        """The sha256 of an endless job's weights at that step, on one device and when nothing happens.  That checkpoint
-        is kept until it is read, however many come behind it."""
-        folder = tempfile.mkdtemp(prefix="alone-", dir=self.folder)  # whoever still saves there may
+        """The sha256 of an endless job's weights at step `steps`, on one device and undisturbed.  The checkpoint of
+        that step is kept until it is read, however many follow it."""
+        folder = tempfile.mkdtemp(prefix="alone-", dir=self.folder)  # an older job may save in its own
         path = os.path.join(folder, f"step-{steps:08}", "model.safetensors")
         with self.unpaced():
             self.submit("alone", {**spec, "devices": {**spec["devices"], "min": 1, "want": 1},
@@ -417,12 +417,12 @@ class Cluster:
 
     def same_as_alone(self, job, spec, what, since=0, heard=True):
         """Ends an endless job that was meddled with: its bits are those of one that was left alone.  However slow the
-        machine is, nothing comes too late for it, and none of it is trained for nothing."""
+        machine is, no change comes after the job's end, and no step is trained for nothing."""
         steps, sha = self.break_off(job, since, heard)
         check(self.alone(spec, steps) == sha, f"{what}: after {steps} steps the bits differ")
 
     def drop(self, job):
-        """Of a job that has not ended: nothing is left of it."""
+        """Cancels and deletes a job that has not ended; nothing is left of it."""
         self.ctl("cancel", job)
         self.wait(job, "devices=0")
         self.ctl("delete", job)
@@ -445,7 +445,7 @@ def looks(pid):
 
 
 def unwind_when_told_to_end():
-    """SIGTERM raises, so that what runs in a `with` is not left behind."""
+    """SIGTERM raises an exception, so that each `with` ends what it started."""
     def unwind(number, frame):
         signal.signal(number, signal.SIG_IGN)
         sys.exit(128 + number)
@@ -454,7 +454,7 @@ def unwind_when_told_to_end():
 
 
 class TooLong(Exception):
-    """No Failure: what suppresses those while it cleans up would go on without an alarm."""
+    """Not a Failure: code that suppresses Failures while it cleans up would go on without an alarm."""
 
 
 def end_test(number, frame):
@@ -462,8 +462,8 @@ def end_test(number, frame):
 
 
 def main(*tests, go_on=0):
-    """Run test functions; the exit status is meson's: 0, 1 or 77 for a skip.  go_on: neither what fails nor what takes
-    more than so many seconds keeps the others from running."""
+    """Run test functions; the exit status is meson's: 0, 1 or 77 for a skip.  go_on: seconds that a test may take; the
+    other tests run even where one fails or takes longer.  0: no limit, and the first failure ends the run."""
     unwind_when_told_to_end()
     signal.signal(signal.SIGALRM, end_test)
     failed, mark = [], "TABLE   " if go_on else ""

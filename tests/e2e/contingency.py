@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A death is survived without asking anyone: workers are killed while etcd is away, or the coordinator.
+"""Survivors of a death go on without asking anyone: workers are killed while etcd or the coordinator is away.
 
 Training goes on at once on what is left, and when etcd is back everything is recorded.
 
@@ -22,12 +22,12 @@ from faulty import faulty
 def spec(c, steps, want):
     return {
         **corpus.text_job(c, want, 6, steps=steps, globalBatch=12, microBatch=1, clipNorm=1.0),
-        "parallel": {"pipeline": 1, "balance": "even"},  # all of the state everywhere: several die at once
+        "parallel": {"pipeline": 1, "balance": "even"},  # all of the state everywhere: several workers die at once
     }
 
 
 class Job:
-    """One that trains until its test ends it."""
+    """A job that trains until its test ends it."""
 
     def __init__(self, c, want):
         self.c, self.want = c, want
@@ -37,11 +37,11 @@ class Job:
         self.look()
 
     def look(self):
-        """Who trains now, when all do."""
+        """Remembers the status, which names the workers, once all devices train."""
         self.before = self.c.train_on("gpt", self.want)
 
     def rows(self):
-        """Configuration by step, of every row that any node has kept, without asking anyone."""
+        """Configuration by step, from every row that any node has kept, without asking rubatod."""
         found = {}
         for path in glob.glob(self.c.path(f"*/jobs/{self.id}/metrics")):
             with open(path) as file:
@@ -55,14 +55,15 @@ class Job:
             os.kill(self.before["devices"][rank]["pid"], signal.SIGKILL)
 
     def goes_on(self, lost):
-        """On what is left of the configuration, whose number is known beforehand."""
+        """Waits for steps on what is left of the configuration; the number of what is left is known beforehand, and is
+        returned."""
         number = self.before["configuration"] + lost
         until(f"ten steps in configuration {number}",
               lambda: sum(found == number for found in self.rows().values()) > 10)
         return number
 
     def configurations(self):
-        """Nothing where nobody coordinates just now."""
+        """The job's configurations; none while no node coordinates."""
         return (self.c.try_json("get", "configurations", "gpt") or {"items": []})["items"]
 
     def recorded(self, number):
@@ -116,7 +117,8 @@ def all_of_etcd_is_killed():
 
 
 def two_at_once_on_two_nodes():
-    """Each agent knows of its own first: sets that cannot meet, then the one that both know."""
+    """Each agent first knows only of its own dead worker: two sets that cannot meet, then the one set that both agents
+    know."""
     with cluster.Cluster(nodes=2, devices=2, etcds=3, paced=True) as c:
         job = Job(c, 4)
         c.signal_etcd(signal.SIGSTOP)
@@ -129,14 +131,14 @@ def two_at_once_on_two_nodes():
 
 
 def while_a_change_is_prepared():
-    """The change is void: at once where it was not told to go yet, else when etcd is back."""
+    """The change is void: at once where its members were not told to go yet, else when etcd is back."""
     with cluster.Cluster(devices=3, paced=True) as c:
         job = Job(c, 2)
         for rank in (0, 1):
             c.ctl("resize", "gpt", "--want", 2)
             job.look()
             c.ctl("resize", "gpt", "--want", 3)
-            # Prepared, told to go or, where we are slow to look, through.
+            # Prepared, told to go or, where we are slow to look, complete.
             until("the change", lambda: any(i["number"] > job.before["configuration"] for i in job.configurations()))
             c.signal_etcd(signal.SIGSTOP)
             job.kill(rank)
@@ -158,7 +160,7 @@ def a_member_of_etcd_dies():
 
 
 def rubatod_dies_with_a_worker():
-    """Nobody is left to reap it: the next rubatod finds that it is gone."""
+    """No process is left to reap the worker: the next rubatod finds that it is gone."""
     with cluster.Cluster(devices=3, paced=True) as c:
         job = Job(c, 3)
         c.nodes[0].stop(signal.SIGKILL)
@@ -169,7 +171,7 @@ def rubatod_dies_with_a_worker():
 
 
 def the_coordinator_dies_with_a_worker():
-    """On a node of its own: the survivors are told by the agent that reaped the worker."""
+    """The coordinator is on a node of its own: the agent that reaped the worker tells the survivors."""
     with cluster.Cluster(nodes=3, devices=1, paced=True) as c:
         leader = c.json("version")["rubatod"]["leader"]
         leads = next(node for node in c.nodes if node.name == leader)
@@ -186,7 +188,7 @@ def the_coordinator_dies_with_a_worker():
 
 
 def told_and_killed():
-    """The agent that was just told dies of it, and is started again."""
+    """The agent that was just told of a death dies itself, and is started again."""
     with cluster.Cluster(nodes=2, devices=1) as c:
         with faulty("daemon.told", c.path("fired")):
             for node in c.nodes:
@@ -203,7 +205,7 @@ def told_and_killed():
 
 
 def old_plans_go():
-    """Of the plans that a long job leaves behind the newest stay, among them those that are needed."""
+    """A long job leaves many plans behind: the newest stay, among them those that are needed."""
     with cluster.Cluster(devices=3, paced=True) as c:
         job = Job(c, 3)
         plans, = glob.glob(c.path(f"*/jobs/{job.id}/plans"))

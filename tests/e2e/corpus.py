@@ -7,7 +7,8 @@ LICENCES = os.environ.get("RUBATO_LICENCES", "/usr/share/common-licenses")
 
 
 def write(path, data):
-    """Once: jobs that train have it in memory, and die of a file that is cut off under them."""
+    """Writes a file unless it is there already: jobs that train have it in memory, and die if it is cut off under
+    them."""
     if not os.path.exists(path) or open(path, "rb").read() != data:
         with open(path, "wb") as file:
             file.write(data)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Many who call rubatod and ask nothing, more than it has descriptors, or half of something large: users are answered, the
-silent hung up on, and the large take little memory."""
+"""Callers that connect to rubatod and ask nothing, more of them than it has descriptors, or that send half of a large
+call: users are answered, rubatod hangs up on the silent, and the half calls take little memory."""
 import os
 import select
 import socket
@@ -12,7 +12,7 @@ import cluster
 from cluster import check, cpu_seconds, until
 
 DESCRIPTORS = 256
-CALL = b"\x0a\x07version"  # proto/rpc.proto: its method
+CALL = b"\x0a\x07version"  # its method, by proto/rpc.proto
 FRAME = b"RBF1" + struct.pack("<IQ", 3, len(CALL)) + CALL
 
 

@@ -28,7 +28,7 @@ def gpt_spec(c, steps, want=1, seq=32, **more):
 
 
 def models(c, width=64, seq=32):
-    """Of the GPT; its spec is asked for the same seq."""
+    """width and seq are the GPT's; its spec must be made with the same seq."""
     c.model("cnn", image=16, batchnorm=1, dropout=0.1)
     c.model("gpt", layers=2, width=width, heads=2, seq=seq, dropout=0.1)
     return {"cnn": cnn_spec, "gpt": gpt_spec}

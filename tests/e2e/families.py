@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Models as PyTorch exports them (tests/models) train here as they do there: 20 losses to 1e-4
-relative, or to twice what PyTorch's own differ by where weights begin half a unit in the last place apart; the same
-weights and batches; the same bits at 1, 2 and 3 devices; and those that tests/models/bits.json has of their numeric
-class. Where these are others RB_NUMERICS (kernels/device.h) is to be raised, and they are recorded anew, with
---record-bits. (Of GPUs none are recorded.)
+"""Models as PyTorch exports them (tests/models) train here as they do there: 20 losses to 1e-4 relative, or to twice as
+much as PyTorch's own losses differ where weights begin half a unit in the last place apart; the same weights and
+batches; the same bits at 1, 2 and 3 devices; and the bits that tests/models/bits.json has for their numeric class.
+Where the bits differ from those, RB_NUMERICS (kernels/device.h) is to be raised, and the bits are recorded anew, with
+--record-bits. (No bits of GPUs are recorded.)
 
-NAME-OPSET is what torch 1.13 wrote; NAME-script-OPSET and NAME-dynamo-OPSET what the two exporters of a newer
-torch did, which are held to the newer one's own losses.
+NAME-OPSET is by torch 1.13; NAME-script-OPSET and NAME-dynamo-OPSET are by the two exporters of a newer torch, and are
+held to that torch's own losses.
 
 usage: families.py [--from FOLDER] [--record-bits] [FAMILY...]          FOLDER: fixtures of record.py's
 """
@@ -27,7 +27,7 @@ import families  # noqa: E402
 
 TOLERANCE = 1e-4
 EVERYWHERE = ("lstm-17", "resnet18-17", "llama-13", "modern-dynamo-23", "vit-dynamo-18", "bert-script-20")
-# these at 1, 2 and 3 devices; others at 1
+# these train at 1, 2 and 3 devices; others at 1
 
 
 def run(c, name, family, devices, expected, spread):
@@ -45,7 +45,7 @@ def run(c, name, family, devices, expected, spread):
 
 
 def refuses_optimized(c, folder):
-    """What the default of the newer exporter made: equal biases are one, small matrices were transposed."""
+    """The newer exporter's default files are refused: equal biases are one, small matrices were transposed."""
     for path in glob.glob(os.path.join(folder, "optimized-*.onnx.gz")):
         families.unpack(path, c.path("optimized.onnx"))
         report = c.json("model", "check", "optimized.onnx", code=4)
@@ -54,8 +54,8 @@ def refuses_optimized(c, folder):
 
 
 def starts_again(c, shapes):
-    """What was exported starts another job, from a folder as loaders of other frameworks have it; what a file and the
-    model lack of each other is said."""
+    """An exported file starts another job, from a folder as loaders of other frameworks have it; submit says which
+    weights the file lacks and which of its tensors the model lacks."""
     with open(c.path("mlp-17-1.safetensors"), "rb") as file:
         size, = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(size))
@@ -77,7 +77,7 @@ def starts_again(c, shapes):
 
 
 def run_bf16(c, name, family):
-    """For its bits alone."""
+    """Trains in bf16, for the bits alone."""
     spec = families.spec(family, name + ".onnx")
     spec["devices"]["want"] = 1
     spec["train"]["precision"] = "bf16"
@@ -87,7 +87,7 @@ def run_bf16(c, name, family):
 
 
 def bits(path):
-    """Of what is in a safetensors file, whatever stands in front of it."""
+    """The sha256 of the data of a safetensors file, whatever its header says."""
     with open(path, "rb") as file:
         size, = struct.unpack("<Q", file.read(8))
         file.seek(8 + size)
@@ -105,7 +105,7 @@ def record(found, of_class):
 
 def compare(found, of_class):
     known = read(MODELS, "bits.json")
-    processor = of_class[:of_class.rindex(" ")]  # and libraries; behind it is RB_NUMERICS
+    processor = of_class[:of_class.rindex(" ")]  # and libraries; RB_NUMERICS comes after the space
     if of_class not in known:
         check(not any(name.startswith(processor) for name in known), f"the bits of {of_class} are to be recorded")
         print(f"no bits are recorded of {of_class}", flush=True)
@@ -152,7 +152,7 @@ def main():
                     found[name + " bf16"] = bits(c.path(name + "-bf16.safetensors"))
                 if name == "mlp-17":
                     starts_again(c, older[family]["parameters"])
-        if folder.startswith(MODELS):  # else they are others' files
+        if folder.startswith(MODELS):  # else the files are not our fixtures
             (record if records else compare)(found, c.json("get", "nodes")["items"][0]["numericClass"])
 
 

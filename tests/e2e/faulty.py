@@ -6,7 +6,7 @@ import os
 
 @contextlib.contextmanager
 def faulty(fault, once=None):
-    """once: the beginning of the names of files that say what has fired, each of which fires no more."""
+    """once: the prefix of files that record which faults have fired; a fault with such a file fires no more."""
     os.environ["RUBATO_FAULT"] = fault
     if once:
         os.environ["RUBATO_FAULT_ONCE"] = once

@@ -23,10 +23,10 @@ def same_as_alone(c, what):
 
 
 def saved(c):
-    """The checkpoints that are in its folder, by name."""
+    """The names of the checkpoints in its folder."""
     return {name for name in os.listdir(c.path("ckpt")) if name.startswith("step-")}
 
 
 def registered(c):
-    """The steps of those that facts have."""
+    """The steps of the checkpoints that facts have."""
     return [checkpoint["step"] for checkpoint in c.json("get", "checkpoints", "gpt")["items"]]

@@ -32,7 +32,7 @@ def fixed_counts():
 
 
 def sums_behind_a_death():
-    """Those who are left make their circle out of the old one, or go on by the links; the bits are the same."""
+    """The survivors make their circle out of the old one, or go on by the links; the bits are the same."""
     ways = [("1", "sums go from GPU to GPU again"), ("0", "through the hosts: this stand-in was told not to")]
     if REAL and not libraries.nccl_is_here():
         return table("sums behind a death: no NCCL here")
@@ -49,7 +49,7 @@ def sums_behind_a_death():
 
                 c.submit("job", make(ENDLESS, checkpoint=saved_in(c)))
                 devices = c.train_on("job", 3)["devices"]
-                c.ctl("node", "cordon", devices[1]["node"])  # no newcomer overtakes them
+                c.ctl("node", "cordon", devices[1]["node"])  # no newcomer comes before the survivors go on
                 c.kill("job", devices[1])
                 cluster.until(sentence, lambda: c.ctl("logs", "job").count(sentence) == 2)
                 c.ctl("node", "uncordon", devices[1]["node"])
@@ -74,7 +74,7 @@ def disturbed():
             c.train_on("job", 3, 3)
             c.ctl("checkpoint", "job", "--wait")
             c.drop("job")
-            again = c.submit("job", make(ENDLESS, checkpoint=saved_in(c)))  # what same_as_alone reads is not removed
+            again = c.submit("job", make(ENDLESS, checkpoint=saved_in(c)))  # same_as_alone's checkpoint is kept
             check(again["resumeStep"] > 0, "no checkpoint to go on from")
             c.train_on("job", 1, 3)
             same_as_alone(c, make)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes with GPUs and without: what is said where there is none, kinds of devices, one numeric class a job, and a GPU
-that is sick.  The host stands in for them (gpus.py)."""
+"""Nodes with GPUs and without: what users are told where there is none, kinds of devices, one numeric class a job, and
+a sick GPU.  The host stands in for GPUs (gpus.py)."""
 import os
 
 import cluster
@@ -15,7 +15,7 @@ def kinds(c, job):
 
 
 def none_is_there(module, sentence):
-    """What the log, `get devices` and `submit` say; and the job trains on cores."""
+    """The log, `get devices` and `submit` say why there is no GPU; a job of any kind trains on cores."""
     with gpus.gpus(0, module), cluster.Cluster(devices=2) as c:
         gpus.models(c)
         listed = c.run("get", "devices")
@@ -39,7 +39,7 @@ def without_a_gpu():
 
 
 def the_real_module():
-    """Where it was built, it loads without a driver, and says that there is none."""
+    """The CUDA module, where it was built, loads without a driver, and says that there is none."""
     module = os.path.join(BUILD, "librubato-cuda.so")
     if not os.path.exists(module) or os.path.exists("/dev/nvidiactl"):
         print("  not here: no module was built, or there is a GPU")
@@ -65,7 +65,7 @@ def kinds_are_kept_apart():
 
 
 def a_sick_gpu_is_left():
-    """Without a step lost; nobody new comes to it; what is slow is said."""
+    """The job leaves a sick GPU without losing a step, and no newcomer is placed on it; a slow GPU is reported."""
     with gpus.gpus(2):
         os.environ["RUBATO_NVML"] = os.path.join(BUILD, "tests/daemon/libfake-nvml.so")
         with cluster.Cluster(devices=1) as c:

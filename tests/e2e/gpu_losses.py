@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What GPUs compute is near what a core does, in both precisions, and how long it takes them is what a job of theirs is
-planned by (gpus.py says which GPUs)."""
+"""GPUs compute nearly the same losses as a core, in both precisions, and a job on GPUs is planned by the times that
+they take (gpus.py says which GPUs)."""
 import os
 
 import cluster
@@ -11,7 +11,7 @@ from gpus import REAL, STEPS, on
 
 
 def attention_in_one_node():
-    """Without dropout it comes to what a core computes in parts."""
+    """Without dropout, attention in one node gives the same as a core, which computes it in parts."""
     with gpus.gpus(1), cluster.Cluster(devices=1) as c:
         gpus.models(c)
         c.model("gpt", layers=2, width=64, heads=2, seq=80)
@@ -46,7 +46,7 @@ def in_bfloat16():
 
 
 def profiled_and_planned():
-    """A job of GPUs is timed on one of them, and how it runs is chosen by that."""
+    """A job on GPUs is timed on one of them, and its plan is chosen by those times."""
     with gpus.gpus(2), cluster.Cluster(devices=1) as c:
         gpus.models(c)
 

@@ -15,7 +15,7 @@ from gpus import REAL, libraries, on, remember, saved_in, same_as_alone, table
 
 MOST, LEAST, SECONDS, WARM = 100, 30 if REAL else 10, 60 if REAL else 40, 4
 MEGABYTE = 1 << 20
-# What may be more at the end than when it was warm: metrics and logs are kept in memory too.
+# How much more there may be at the end than after the first resizes: metrics and logs are kept in memory too.
 ROOM = {"descriptors": 0, "threads": 0, "resident": 24 * MEGABYTE}
 GPU_ROOM = 64 * MEGABYTE
 
@@ -28,7 +28,7 @@ def look_at(pid):
 
 
 def settled(pid, at_most):
-    """What is closed behind a change is given a moment: the least that it comes to."""
+    """The least that each figure comes to: resources that are closed after a change are given a moment."""
     seen = {}
 
     def is_down():

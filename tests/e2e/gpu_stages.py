@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Pipelines of GPUs, and filters that are split over them: the bits are those of one, whoever dies.  The host stands in
-for them (gpus.py)."""
+"""Pipelines of GPUs, and filters that are split over GPUs: the bits are those of one GPU, whichever worker dies.  The
+host stands in for GPUs (gpus.py)."""
 import os
 import tempfile
 
@@ -15,8 +15,8 @@ from gpus import armed_workers, on, same_as_alone, saved_in
 
 
 def stages():
-    """A pipeline's sums, and weights where the state is in shards, go from GPU to GPU; whoever dies, the bits are those
-    of one device."""
+    """A pipeline's sums, and weights where the state is in shards, go from GPU to GPU; whichever worker dies, the bits
+    are those of one device."""
     for replicas in "all", "1", "2":
         with gpus.gpus(3), cluster.Cluster(devices=1) as c:
             gpus.models(c)
@@ -29,7 +29,7 @@ def stages():
             devices = c.train_on("job", 3, 5)["devices"]
             check("sums go from GPU to GPU" in c.ctl("logs", "job"), f"{replicas} replicas: {c.ctl('logs', 'job')}")
             if replicas == "2":
-                c.ctl("node", "cordon", devices[1]["node"])  # no newcomer overtakes them
+                c.ctl("node", "cordon", devices[1]["node"])  # no newcomer comes before the survivors go on
                 c.kill("job", devices[1])
                 cluster.until("sums from GPU to GPU again",
                               lambda: c.ctl("logs", "job").count("sums go from GPU to GPU again") == 2)
@@ -38,8 +38,8 @@ def stages():
 
 
 def dies_between_stages():
-    """In front of the sum of a circle, behind a microbatch, or when one peer has all of a message, which may be the word
-    of a shelf, while others are in that sum or between stages."""
+    """A worker dies before the sum of a circle, after a microbatch, or when one peer has all of a message, which may be
+    the word of a shelf, while other workers are in that sum or between stages."""
     if not armed_workers():
         return print("  not here: this build has no faults")
     for replicas, last in ("all", 0), ("2", 2):
@@ -61,7 +61,7 @@ def dies_between_stages():
 
 
 def wide_stages():
-    """What goes from stage to stage does not fit a link: whoever sums already sends the rest of it meanwhile."""
+    """What goes from stage to stage does not fit a link: a worker that already sums sends the rest of it meanwhile."""
     with gpus.gpus(2), cluster.Cluster(devices=1) as c:
         c.model("mlp", inputs=8, hidden=64, depth=3, classes=64)
         features, targets = corpus.classes(c.folder, 12000, (8,), 64)
@@ -97,16 +97,17 @@ def parts():
 
 
 def parts_resized():
-    """Who comes to other filters has sums of its old ones, which no circle may add."""
+    """A worker that changes to other filters has sums of its old ones, which no circle may add."""
     with gpus.gpus(4), cluster.Cluster(devices=1) as c:
         for replicas, cut in ("2", "layers"), ("all", "words"):
             split.regrouped(c, lambda spec: on("cuda", spec), replicas, cut)
 
 
 def laps():
-    """Stages that update their own weights: those of a core, but for rounding, wherever the state is held."""
+    """Stages that update their own weights: losses are a core's but for rounding, and the bits do not depend on where
+    the state is held."""
     with gpus.gpus(2), cluster.Cluster(devices=2) as c:
-        # Without dropout, which attention in one node draws alone.
+        # Without dropout: attention in one node does not drop what a core drops.
         c.model("gpt", layers=2, width=gpus.WIDTH, heads=2, seq=gpus.SEQ)
 
         def make(kind, schedule, **more):

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The ways that sums and state go between GPUs (gpus.py says which): each gives the same bits, and the log says which it
-was."""
+"""The ways that sums and state go between GPUs (gpus.py says which): each gives the same bits, and the log says
+which."""
 import os
 import re
 import tempfile
@@ -13,12 +13,12 @@ from gpus import REAL, STEPS, armed_workers, libraries, on, same_as_alone, saved
 
 
 def death_on_the_way(way, folder):
-    """The environment of a worker that dies while state comes to it; nothing for a way that is only a way."""
+    """The environment in which a worker dies while state is on its way; nothing where `way` is no fault."""
     return {"RUBATO_FAULT": way, "RUBATO_FAULT_ONCE": folder + "/fired"} if way.startswith("worker.") else {}
 
 
 def check_way(log, way, receipt):
-    """State came as it should; a real machine may have a reason to have it otherwise, which is said."""
+    """State came by the way it should; a real machine may have a reason to use another, which the log gives."""
     refused = re.search("state (?:comes from|goes to) rank .* through the hosts: "
                         "(.*(?:taken over|cannot reach|not supported|not permitted).*)", log)
     if REAL and way == "by shelves" and refused:
@@ -32,8 +32,8 @@ def check_way(log, way, receipt):
 
 
 def state_between_gpus():
-    """Newcomers take the state from the others' GPUs, or through the hosts where they are told to; whoever dies
-    over it, the bits are the same."""
+    """Newcomers take the state from the others' GPUs, or through the hosts where they are told to; whichever worker
+    dies meanwhile, the bits are the same."""
     faults = armed_workers()
     for replicas in "all", "2":
         for way in ["by shelves", "through the hosts"] + ["worker.feed:at=6", "worker.follow:at=6"] * bool(

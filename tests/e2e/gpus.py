@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPUs for a test's cluster, and what tests of them share.
 
-The GPUs here are the host in their place (kernels/cuda/gpu_host.c): the operators of the CUDA backend, in
-memory that nothing but its copies reaches.  A copy that is missing anywhere between data, links, checkpoints
-and device shows as other bits.  RUBATO_TEST_GPUS names another module, of real ones, all ranks on the first:
-tests/gpu/run says which tests are for those.
+The host stands in for the GPUs here (kernels/cuda/gpu_host.c): the operators of the CUDA backend, in memory that only
+its copies reach.  A copy that is missing anywhere between data, links, checkpoints and device shows as other bits.
+RUBATO_TEST_GPUS names another module, for real GPUs, with all ranks on the first: tests/gpu/run says which tests are
+for real GPUs.
 """
 import contextlib
 import os
@@ -22,7 +22,7 @@ import libraries  # noqa: E402, F401 (whose users import it from here)
 REAL = "RUBATO_TEST_GPUS" in os.environ
 MODULE = os.environ.get("RUBATO_TEST_GPUS") or os.path.join(BUILD, "tests/kernels/librubato-cuda-host.so")
 WIDTH, SEQ = (64, 32) if REAL else (32, 16)
-STEPS = 8 if REAL else 5  # of what is not disturbed
+STEPS = 8 if REAL else 5  # of a job that is not disturbed
 
 
 @contextlib.contextmanager
@@ -37,7 +37,7 @@ def gpus(count, module=MODULE):
 
 
 def models(c):
-    """delicate.models; where each element takes its time, and speed is not the point, the GPT is a small one."""
+    """delicate.models; with a small GPT where the host computes, element by element, and speed is not the point."""
     return delicate.models(c, WIDTH, SEQ) | {"gpt": gpt_spec}
 
 
@@ -46,15 +46,15 @@ def gpt_spec(c, steps, want=1, **more):
 
 
 def on(kind, spec, **more):
-    """Data parallel, where nothing else is said."""
+    """The spec on devices of this kind; data parallel, unless it says otherwise."""
     spec["devices"] |= {"kind": kind, "max": 4}
     return {"parallel": {"pipeline": 1}} | spec | more
 
 
 def same_as_alone(c, make, job="job", since=None):
-    """Ends an endless `job` of make(steps, checkpoint=...) that was meddled with: its weights at some step are those
-    of one that is left alone for as many steps on one device, or since the checkpoint of a step.  However fast or
-    slow the devices are, nothing comes too late for it."""
+    """Ends an endless `job` of make(steps, checkpoint=...) that was meddled with: its weights at some step are those of
+    a job that is left alone up to that step on one device, from the start or from the checkpoint of step `since`.
+    However fast or slow the devices are, no change comes after the job's end."""
     step = c.json("checkpoint", job, "--wait", "--timeout", "60")["step"]
     sha = digest(os.path.join(saved_in(c)["path"], f"step-{step:08}", "model.safetensors"))
     c.drop(job)
@@ -78,18 +78,18 @@ def saved_in(c, **more):
 
 
 def armed_workers():
-    """Were they built to die when told?"""
+    """Were the workers built with fault points?"""
     return subprocess.run([os.path.join(BUILD, "rubato-worker"), "--faults"], capture_output=True).stdout
 
 
 def table(text):
-    """A line of tests/gpu/run's."""
+    """Prints a line of the table of tests/gpu/run."""
     if REAL:
         print("TABLE   " + text, flush=True)
 
 
 def main(*tests):
-    """Those that are named on the command line, or all; none where there is no module."""
+    """Runs the tests that the command line names, or all; none where there is no module."""
     wanted = sys.argv[1:]
     if REAL or os.path.exists(MODULE):
         cluster.main(*[test for test in tests if not wanted or test.__name__ in wanted], go_on=75 if REAL else 0)

@@ -4,8 +4,8 @@
 
 usage: gradients.py [FAMILY...]          needs torch
 
-One step of plain SGD with a learning rate of 2^19 leaves w - 2^19 g: all but the last bits of what was exported
-are the gradient.  PyTorch's own float32 is measured beside; a tensor is held to a few times that.
+One step of plain SGD with a learning rate of 2^19 leaves w - 2^19 g: all but the last bits of the exported weights are
+the gradient.  The error of PyTorch's own float32 is measured too; a tensor is held to a few times that.
 """
 import os
 import sys
@@ -34,7 +34,7 @@ import reference  # noqa: E402
 RATE = 2.0**19
 FAMILIES = ("mlp", "resnet18", "resnet50", "lstm", "gpt2", "bert", "vit", "llama", "zoo")
 TOLERANCE = 2e-5  # relative, in the norm of a tensor
-TIMES = 8         # or so many times what PyTorch's float32 is off
+TIMES = 8         # or so many times the error of PyTorch's float32
 SMALLEST = 1e-4   # of the largest tensor's norm: below it a gradient is nothing but rounding (an attention's key.bias)
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Health and metrics over HTTP: a real rubatod and a real job; what is told agrees with rubatoctl, and no client, however
-slow or many, keeps it from the others."""
+"""Health and metrics over HTTP: a real rubatod and a real job; the answers agree with rubatoctl, and clients, however
+slow or many, do not keep them from the others."""
 import contextlib
 import http.client
 import math
@@ -33,7 +33,7 @@ def labels_of(text):
 
 
 def parse(text):
-    """{(name, label, value, ...): number} of Prometheus' text format, and nothing else passes."""
+    """{(name, label, value, ...): number} of Prometheus' text format; any other text fails."""
     check(text.endswith("\n"), "the last line has no end")
     found, families, helped = {}, {}, None
     for line in text[:-1].split("\n"):
@@ -51,7 +51,7 @@ def parse(text):
         check(match, f"no sample: {line}")
         check(families and match[1] == list(families)[-1], f"not in its family: {line}")
         labels = labels_of(match[2])
-        check(not {"job", "instance"} & set(labels), line)  # the scraper's own
+        check(not {"job", "instance"} & set(labels), line)  # labels that the scraper sets
         key = (match[1], *(word for pair in sorted(labels.items()) for word in pair))
         check(key not in found, f"twice: {line}")
         found[key] = float(match[3])
@@ -87,7 +87,7 @@ class Watched(cluster.Cluster):
 
 def spec(c):
     job = corpus.text_job(c, 1, 3, steps=ENDLESS, globalBatch=12, microBatch=2)
-    return {**job, "parallel": {"pipeline": 1, "balance": "even"}}  # no configuration that nobody asks for
+    return {**job, "parallel": {"pipeline": 1, "balance": "even"}}  # no configuration but those asked for
 
 
 def told(c, *key):
@@ -95,7 +95,7 @@ def told(c, *key):
 
 
 def agrees(status, numbers):
-    """Of a job that stands still."""
+    """The numbers of a job that stands still are those of its status."""
     def one(name, **more):
         return numbers.get((name, *(word for pair in sorted({"train_job": "gpt", **more}.items()) for word in pair)))
 
@@ -167,7 +167,7 @@ def health_follows_etcd(c, at):
     until("the node", lambda: c.ask("/readyz", at=at)[0] == 200)
     c.signal_etcd(signal.SIGSTOP)
     try:
-        what_is_not_there(c, at)  # etcd is not needed for it
+        what_is_not_there(c, at)  # these answers do not need etcd
         until("etcd's absence", lambda: "etcd does not answer\n" in c.ask("/readyz", at=at)[2])
         check(c.ask("/readyz", at=at)[0] == 503, "it is ready without etcd")
         check(c.ask("/livez", at=at)[::2] == (200, "ok\n"), "it does not live without etcd")
@@ -195,7 +195,7 @@ def many_at_once(at):
 
 
 def drip(at, took):
-    """A byte a second, until it is hung up on."""
+    """Sends a byte a second, until rubatod hangs up."""
     start = time.monotonic()
     with contextlib.suppress(OSError), socket.create_connection(at) as line:
         line.settimeout(1)
@@ -208,7 +208,7 @@ def drip(at, took):
 
 
 def nobody_is_kept_waiting():
-    """What is told is right, while some ask slowly and some ask nothing; nobody keeps a place for long."""
+    """Answers are right while some clients ask slowly and some ask nothing; no client keeps a place for long."""
     with Watched(devices=3) as c:
         at, took = c.where(), []
         many_at_once(at)
@@ -235,8 +235,8 @@ class Patient(Watched):
 
 
 def starts_and_ends():
-    """A port in use is told of; a node that leaves is not ready."""
-    with faulty("worker.save.written:do=3000ms"), Patient(devices=1) as c:  # it takes its time to leave
+    """rubatod reports a port in use; a node that leaves is not ready."""
+    with faulty("worker.save.written:do=3000ms"), Patient(devices=1) as c:  # so leaving takes a while
         at = c.where()
         for address, words in ((f"{at[0]}:{at[1]}", "in use by another process: stop it, or give another port"),
                                ("192.0.2.1:0", "no address of this machine")):

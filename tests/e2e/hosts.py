@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clusters whose nodes are on hosts of their own, as far as rubatod and workers can tell: namespaces on one bridge.
-For who is root."""
+Needs root."""
 import os
 import subprocess
 
@@ -14,7 +14,7 @@ def ip(*words):
 
 
 def free_network():
-    """The first three numbers of one that nobody has."""
+    """The first three numbers of an IPv4 network that is not in use."""
     taken = subprocess.run(["ip", "-o", "addr"], check=True, capture_output=True, text=True).stdout
     first = os.getpid() % 254
     return next(network for i in range(254) if f" {(network := f'10.77.{(first + i) % 254 + 1}')}." not in taken)
@@ -56,7 +56,7 @@ class Hosts(cluster.Cluster):
             self.shape(space, far)
 
     def shape(self, space, interface):
-        """What an interface sends through; for who has slow links."""
+        """Shapes what an interface sends; for subclasses with slow links."""
 
     def place_nodes(self):
         for i, node in enumerate(self.nodes):
@@ -77,6 +77,6 @@ class Hosts(cluster.Cluster):
 
     def unlink(self):
         for i in range(self.count):
-            subprocess.run(["ip", "link", "del", f"{TAG}-near{i}"], capture_output=True)  # at once, unlike with its space
+            subprocess.run(["ip", "link", "del", f"{TAG}-near{i}"], capture_output=True)  # at once, unlike with its netns
             subprocess.run(["ip", "netns", "del", f"{TAG}-{i}"], capture_output=True)
         subprocess.run(["ip", "link", "del", f"{TAG}-bridge"], capture_output=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """A model of several inputs (tests/models/several.py): the losses are PyTorch's, the bits the same at any number of
-devices, in a pipeline, and whatever happens to them; its data are known again, each file for itself."""
+devices, in a pipeline, and whatever happens to the devices; each of its data files is recognized by itself."""
 import json
 import os
 import sys
@@ -18,7 +18,7 @@ TOLERANCE = 1e-4
 
 
 def write(c):
-    """Returns what PyTorch recorded."""
+    """Writes the models, data and weights; returns the losses that PyTorch recorded."""
     with open(os.path.join(MODELS, "fixtures/several.json")) as file:
         recorded = json.load(file)
     for name in several.NAMES:

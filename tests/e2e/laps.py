@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Asynchronous pipelines: a job's sha256 follows from its schedule and its stages, wherever the state is held; it is
-resized, paused and loses workers between laps, and no step that was told is lost."""
+"""Asynchronous pipelines: a job's sha256 follows from its schedule and its stages, wherever the state is held; the job
+is resized, paused and loses workers between laps, and no step that was reported is lost."""
 
 import cluster
 import corpus
@@ -73,7 +73,7 @@ def resized_and_paused():
 
 
 def killed():
-    """With all of the state everywhere a death costs the lap at hand; with one replica, what it says."""
+    """With all of the state everywhere a death costs the lap at hand; with one replica the job is restarted."""
     with cluster.Cluster(devices=3) as c:
         start(c)
         for replicas, stages in ("all", 2), ("all", 3), ("1", 2):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What torch.nn and torch's functions become when they are exported gives what they give.
+"""Exported modules of torch.nn and functions of torch compute what the originals compute.
 
 usage: modules.py [NAME...]          needs torch and onnx
 
@@ -42,7 +42,8 @@ def zero_column(x):
 
 
 class Packed(nn.Module):
-    """Sequences of several lengths in one tensor; as floats they are data, where integers might be known at import."""
+    """Sequences of several lengths in one tensor; lengths as floats are data, where integers might be known at
+    import."""
     def __init__(self, layer):
         super().__init__()
         self.layer = layer
@@ -267,7 +268,7 @@ def flat(values):
 
 
 def write(folder, module, inputs, opset):
-    """False: this opset cannot say it, or the exporter does not know how to."""
+    """Exports a module; False where this opset cannot express it, or the exporter does not know how to."""
     model = io.BytesIO()
     frozen = isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d))
     module.train(opset > 13 and not frozen)

@@ -37,7 +37,7 @@ def value_info(name, dims):
 
 
 class Net:
-    """Nodes one after the other; a name stands for a value, with the channels that it has."""
+    """Nodes one after the other; a name stands for a value, whose channels the net keeps."""
 
     def __init__(self, shape):
         self.shape, self.nodes, self.weights = shape, [], []
@@ -113,7 +113,7 @@ def vgg(path, shape=(3, 16, 16), widths=(16, 32, 32), dense=48):
 
 
 def alexnet(path):
-    """In two groups where the first one was on two GPUs, and an average at the end of the filters."""
+    """Convolutions in two groups where the original was on two GPUs, and an average at the end of the filters."""
     net = Net((3, 16, 16))
     x = net.pool(net.conv("features", 16, 5))
     x = net.pool(net.conv(x, 40, 5, group=2))
@@ -146,7 +146,7 @@ def residual(path):
 
 
 def variational(path):
-    """Between two layers the mean and the deviation of what is drawn."""
+    """Between two layers it computes the mean and the deviation of numbers, and draws them."""
     net = Net((48,))
     x = net.dense("features", 32)
     mean, spread = net.dense(x, 12, relu=False), net.dense(x, 12, relu=False)

@@ -56,7 +56,7 @@ def three_nodes():
 
 
 def leave_and_return():
-    """SIGTERM of a node is a planned leave: the job moves off and comes back with it."""
+    """SIGTERM of a node is a planned leave: the job moves off and comes back with the node."""
     with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
         c.submit("wide", spec(c, ENDLESS, 2))
@@ -71,7 +71,7 @@ def leave_and_return():
 
 
 def deleted_while_away():
-    """A node that is away when a job is deleted keeps nothing of it when it is back."""
+    """A node that is away when a job is deleted keeps nothing of the job when the node is back."""
     with cluster.Cluster(nodes=2, devices=1) as c:
         c.model("gpt", layers=1, width=64, heads=2, seq=32)
         job = c.submit("wide", spec(c, 5, 2))["id"]
@@ -101,7 +101,7 @@ def deleted_while_fetched():
         c.wait("wide", "devices=0")
         c.ctl("delete", "wide")
         until("all blobs to go", lambda: not any(map(os.listdir, folders)))
-        c.model("gpt", "small", layers=1, width=64, heads=2, seq=32)  # when it is done, so is what was fetched
+        c.model("gpt", "small", layers=1, width=64, heads=2, seq=32)  # when this job is done, so is the fetch
         c.submit("small", {**spec(c, 100, 2), "model": {"onnx": "small.onnx"}})
         c.finish("small")
         until("all blobs to go again", lambda: not any(map(os.listdir, folders)))
@@ -113,7 +113,7 @@ def coordinator_and_other(c):
 
 
 def coordinator_is_gone():
-    """Whoever asks another node has the answer of the next one that coordinates: nothing was done by the first."""
+    """A user who asks another node gets the answer of the next coordinator: the first one has done nothing."""
     with cluster.Cluster(nodes=2, devices=1) as c:
         leader, other = coordinator_and_other(c)
         leader.stop(signal.SIGKILL)
@@ -122,7 +122,7 @@ def coordinator_is_gone():
 
 
 def coordinator_and_etcd_are_gone():
-    """There is no next one: the answer says who was not reached, and why."""
+    """There is no next coordinator: the answer says which one was not reached, and why."""
     with cluster.Cluster(nodes=2, devices=1) as c:
         leader, other = coordinator_and_other(c)
         c.signal_etcd(signal.SIGSTOP)
@@ -136,8 +136,8 @@ def coordinator_and_etcd_are_gone():
 
 
 def coordinator_is_stopped():
-    """Whoever asks another node for a change hears of it when the next one coordinates, not when the call has timed out;
-    who asks what there is has the next one's answer."""
+    """A user who asks another node for a change hears that the coordinator has not answered when the next node
+    coordinates, not when the call has timed out; a user who only reads gets the next coordinator's answer."""
     with cluster.Cluster(nodes=2, devices=1) as c:
         leader, other = coordinator_and_other(c)
         with standing_still(leader.process.pid):
@@ -152,13 +152,13 @@ def coordinator_is_stopped():
             c.ctl("node", "uncordon", other.name, endpoint=other.endpoint)
         until("the first one to follow again",
               lambda: c.json("version", endpoint=leader.endpoint)["rubatod"]["leader"] == other.name)
-        # What it was asked for while it stood still is heard before this, and nobody wants it any more.
+        # This node first hears what it was asked for while it stood still; that was given up, and must not be done.
         nodes = {node["name"]: node for node in c.json("get", "nodes", endpoint=leader.endpoint)["items"]}
         check(nodes[other.name]["state"] == "ready", f"what was given up was done: {nodes[other.name]}")
 
 
 def others_write_into_etcd():
-    """Etcd has other users, and its revision is not ours alone: a node that is lost is given up all the same."""
+    """Etcd has other users, so its revision does not rise by our writes alone: a lost node is given up all the same."""
     with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
         leader, other = coordinator_and_other(c)
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
@@ -204,8 +204,8 @@ def goes_on_without(c, lost, left):
 
 
 def node_is_lost():
-    """All of a node dies at once, and the other one coordinates or comes to: nobody waits for a lease to end to go on
-    without its worker, and it comes back with its node."""
+    """All of a node dies at once, and the other node coordinates or comes to: the job goes on without the dead worker
+    before a lease ends, and has a worker there again when the node is back."""
     for leads in False, True:
         with job_on_two(leads) as (c, lost, worker, left):
             lost.stop(signal.SIGKILL)
@@ -217,8 +217,8 @@ def node_is_lost():
 
 
 def node_is_stopped():
-    """All of a node stands still, as in a paused container, and its kernel answers for it: no link ends.  The others go
-    on without it all the same, and what it does when it goes on counts for nothing."""
+    """All of a node stands still, as in a paused container, and its kernel answers for it: no link ends.  The other
+    node goes on without it all the same, and what the stopped node does when it goes on counts for nothing."""
     for leads in False, True:
         with job_on_two(leads) as (c, lost, worker, left):
             with standing_still(lost.process.pid, worker):
@@ -229,7 +229,7 @@ def node_is_stopped():
 
 
 def nodes_in_etcd(c):
-    """How many have a lease; for when no rubatod answers."""
+    """How many nodes have a lease; for when no rubatod answers."""
     key, end = (base64.b64encode(f"/rubato/v1/nodes{mark}".encode()).decode() for mark in "/0")
     asked = json.dumps({"key": key, "range_end": end, "count_only": True}).encode()
     with urllib.request.urlopen(c.url + "/v3/kv/range", asked, timeout=5) as answer:
@@ -237,7 +237,8 @@ def nodes_in_etcd(c):
 
 
 def restarted_while_a_node_is_stopped():
-    """Whoever comes when the lease of a node that stands still has ended learns from facts where to ask for it."""
+    """A rubatod that starts when the lease of a node that stands still has ended learns from facts where to ask for
+    that node."""
     with job_on_two(False) as (c, lost, worker, left):
         left.stop(signal.SIGKILL)
         with standing_still(lost.process.pid, worker):
@@ -250,7 +251,7 @@ def restarted_while_a_node_is_stopped():
 
 
 def exported_while_a_node_is_stopped():
-    """Rank 0 is asked first, and its node stands still: the next one saves."""
+    """Rank 0 is asked first, and its node stands still: the next rank saves."""
     with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
         leader, other = coordinator_and_other(c)
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
@@ -268,13 +269,13 @@ def exported_while_a_node_is_stopped():
 
 
 def only_rubatod_is_killed():
-    """Its worker trains on, and lost no link: nobody takes a step that is late for a node that stands still."""
-    late = 500  # from then on steps are
+    """The worker of a killed rubatod trains on, and lost no link: a late step is not taken for a stopped node."""
+    late = 500  # the steps from this one on
     with faulty(f"worker.vote:rank=0:do=20ms,worker.committed:rank=0:at={late}:do=7000ms"), \
             cluster.Cluster(nodes=2, devices=1) as c:
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
         c.submit("wide", spec(c, ENDLESS, 2))
-        first = c.train_on("wide", 2)["devices"][0]["node"]  # whose agent tells of steps
+        first = c.train_on("wide", 2)["devices"][0]["node"]  # the agent there reports the steps
         left, killed = sorted(c.nodes, key=lambda node: node.name != first)
         killed.stop(signal.SIGKILL)
 

@@ -42,7 +42,7 @@ def node(c, name):
 
 
 def finish(c):
-    """The same bits, every step once, and every receipt says so."""
+    """The bits are the same, every step was done once, and every receipt says so."""
     c.wait("gpt", f"step={c.status('gpt')['step'] + 10}")
     check(not c.events("restarted", "gpt"), "it was restarted")
     for item in c.json("get", "configurations", "gpt")["items"]:
@@ -69,7 +69,7 @@ def drain_by_a_time():
 
 
 def no_time_for_newcomers():
-    """The only free device is of a node that does not stir: who stays goes on alone."""
+    """The only free device is of a node that stands still: the worker that stays goes on alone."""
     with cluster.Cluster(nodes=3, devices=1, paced=True) as c:
         c.nodes[2].stop()
         c.count = 2
@@ -91,9 +91,9 @@ def no_time_for_newcomers():
 
 
 def killed_when_the_time_is_over():
-    """The agent of the drained node hears of nothing in time: its worker is killed, as in a crash."""
+    """The agent of the drained node does not hear of the drain in time: its worker is killed, as in a crash."""
     with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
-        if c.json("version")["rubatod"]["leader"] == "n1":  # who coordinates must stir
+        if c.json("version")["rubatod"]["leader"] == "n1":  # the coordinator must not stand still
             c.nodes[1].stop()
             until("n0 to coordinate", lambda: c.json("version")["rubatod"]["leader"] == "n0")
             c.nodes[1].start()
@@ -125,7 +125,7 @@ def too_few_are_parked():
 
 
 def a_notice():
-    """The command says it once; the node is drained once; who uncordons it has the last word."""
+    """A notice that is repeated drains the node once; a user who uncordons the node has the last word."""
     with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
         script, said, answers = c.path("notice"), c.path("said"), c.path("answers")
         with open(script, "w") as file:
@@ -167,7 +167,7 @@ def a_notice():
 
 
 def sigterm_names_its_time():
-    """A node that stops says until when; its jobs move off within that."""
+    """A node that is told to stop says by when it leaves; its jobs move off in time."""
     with cluster.Cluster(nodes=2, devices=1, paced=True) as c:
         c.nodes[1].stop()
         c.nodes[1].arguments += ["--leave-timeout", "20s"]
@@ -182,7 +182,7 @@ def sigterm_names_its_time():
 
 
 def leaves_while_it_writes():
-    """A checkpoint that rank 0 has begun is registered, though the others train without it when it is written."""
+    """A checkpoint that rank 0 has begun is registered, though the others train without rank 0 when it is written."""
     with faulty("worker.save.written:do=3000ms"), cluster.Cluster(nodes=2, devices=1) as c:
         folder = c.path("checkpoints")
         begin(c, 2, checkpoint={"path": folder, "every": 400})

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The status page: what it is made of, what it asks for below /api, at a node that coordinates and at one that does not;
-and what becomes of questions that nobody waits for, or nobody answers."""
+"""The status page: its files, and the questions that it asks below /api, at a node that coordinates and at one that
+does not; and what becomes of questions whose client has hung up, or that the coordinator does not answer."""
 import concurrent.futures
 import contextlib
 import http.client
@@ -23,11 +23,11 @@ POLICY = {"default-src 'none'", "script-src 'self'", "style-src 'self'", "connec
           "form-action 'none'", "frame-ancestors 'none'"}
 TYPES = {"": "text/html; charset=utf-8", "css": "text/css; charset=utf-8", "mjs": "text/javascript; charset=utf-8"}
 HOSTILE = "<img src=x onerror=alert(1)>"
-CALLS = 32  # that are under way at a time, of RB_HTTP_CALLS
+CALLS = 32  # RB_HTTP_CALLS: as many are under way at a time
 
 
 class Paged(cluster.Cluster):
-    """All of whose nodes serve HTTP."""
+    """A cluster whose nodes all serve HTTP."""
 
     def place_nodes(self):
         for node in self.nodes:
@@ -66,7 +66,7 @@ def api(at, name, status=200, **query):
 
 
 def the_page_is_whole(at):
-    """All that it loads is there, and none of it from elsewhere."""
+    """All that the page loads is there, and none of it comes from elsewhere."""
     ahead, seen = ["/"], {}
     while ahead:
         path = ahead.pop()
@@ -106,7 +106,7 @@ def what_is_not_there(at):
 
 
 def it_says_what_rubatoctl_says(c, at):
-    """Of a job that stands still."""
+    """For a job that stands still, /api and rubatoctl give the same answers."""
     for kind in ("jobs", "nodes", "devices"):
         check(api(at, kind)["items"] == c.json("get", kind)["items"], kind)
     for kind in ("configurations", "checkpoints"):
@@ -155,19 +155,19 @@ def one_node():
 
 
 def leads(c):
-    """(who coordinates, who does not)"""
+    """The nodes: first the one that coordinates, then the others."""
     first = until("a coordinator", lambda: (c.try_json("version") or {"rubatod": {"leader": None}})["rubatod"]["leader"])
     return sorted(c.nodes, key=lambda node: node.name != first)
 
 
 def hang_up(at, path):
-    """Asks, and is gone."""
+    """Asks, and hangs up at once."""
     with socket.create_connection(at) as line:
         line.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
 
 
 def unanswered(c):
-    """Questions to a coordinator that is silent, while nobody can become the next."""
+    """Questions to a coordinator that is silent, while no node can become the next."""
     leader, other = leads(c)
     at = c.where(other)
     with concurrent.futures.ThreadPoolExecutor(CALLS) as pool:
@@ -209,7 +209,8 @@ def two_nodes():
 
 
 def health_beside_them():
-    """Who asks the cluster keeps nobody from hearing how the node does; and it ends in time, with all of them unanswered."""
+    """Clients with questions to the cluster do not keep others from the node's health; and the node ends in time, with
+    all of those questions unanswered."""
     with Paged(nodes=2, devices=1) as c:
         leader, other = leads(c)
         at = c.where(other)

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A pause changes nothing. State in shards is gathered on one worker first, which stands then: no step is trained, none
-that was told is taken back, also where it dies; and a pause whose state cannot be saved is taken back by resume, or tried
-again until it can be. A cancelled job's state is kept like a paused one's, unless `--now` gives it up."""
+"""A pause changes nothing. State in shards is gathered on one worker first, which stands then: no step is trained, and
+none that was reported is taken back, even if that worker dies. A pause whose state cannot be saved is taken back by
+resume, or the save is tried again until it succeeds. A cancelled job's state is kept like a paused one's, unless
+`--now` gives it up."""
 import concurrent.futures
 import contextlib
 import glob
@@ -35,7 +36,7 @@ def pause(c, job="job"):
 
 
 def check_each_step_once(c, what):
-    """And no row was ever taken back."""
+    """Each step has one row, and no row was ever taken back."""
     rows = [row["step"] for row in c.metrics("job")]
     check(rows == list(range(1, len(rows) + 1)), f"{what}: steps in metrics are not 1, 2, 3 ...: {rows}")
     told = json.loads(c.ctl("-o", "json", "metrics", "job", "--lost"))
@@ -43,7 +44,7 @@ def check_each_step_once(c, what):
 
 
 def kept_bits(c, what, spec):
-    """The bits of these follow from how many devices they have: a step on one alone would be seen."""
+    """The bits of these jobs depend on their number of devices: a step on one device alone would be seen."""
     devices = spec["devices"]["min"]
     c.submit("job", spec)
     for _ in range(2):
@@ -63,7 +64,7 @@ def kept_bits(c, what, spec):
 
 
 def pauses_keep_the_bits():
-    """Of split filters and asynchronous pipelines too, however late it is heard that the state is gathered."""
+    """Also with split filters and asynchronous pipelines, however late rubatod hears that the state is gathered."""
     with faulty("daemon.heard:do=30ms,worker.vote:rank=0:do=50ms"), cluster.Cluster(devices=2) as c:
         c.model("mlp", inputs=48, hidden=64, depth=2, classes=10)
         kept_bits(c, "2 parts of the filters", split.spec_of(c, "mlp", (48,), ENDLESS, 2, 2))
@@ -74,7 +75,7 @@ def pauses_keep_the_bits():
 
 
 def gatherer_killed():
-    """kill -9 of who has gathered: the others have it still, and do it again."""
+    """kill -9 of the worker that has gathered the state: the others still have it, and gather it again."""
     with cluster.Cluster(devices=3) as c:
         fired = c.path("fired")
         c.nodes[0].stop()
@@ -89,7 +90,7 @@ def gatherer_killed():
         check_each_step_once(c, "who gathered was killed")
         c.ctl("resume", "job")
         status = c.train_on("job", 3)
-        os.kill(status["devices"][2]["pid"], signal.SIGKILL)  # and of a member, right before another pause
+        os.kill(status["devices"][2]["pid"], signal.SIGKILL)  # a member, right before another pause
         pause(c)
         check_each_step_once(c, "a member was killed")
         c.ctl("resume", "job")
@@ -99,8 +100,8 @@ def gatherer_killed():
 
 
 def resumed_where_it_cannot_be_saved():
-    """All of them go on with what they have, no process is a new one, and the next pause is like any; rubatod may have
-    been killed in between."""
+    """All workers go on with what they have, in the same processes, and the next pause is like any other; rubatod may
+    have been killed in between."""
     with cluster.Cluster(devices=3, paced=True) as c:
         models(c)
         for replicas in "all", "1":
@@ -131,7 +132,7 @@ def resumed_where_it_cannot_be_saved():
 
 
 def pause_resume_cancel():
-    """What stands still is exported, goes on with the same bits, and is kept where it was cancelled."""
+    """A paused job is exported and goes on with the same bits; the state of a cancelled job is kept."""
     with cluster.Cluster(devices=2, paced=True) as c:
         gpt_job.model(c)
         c.submit("gpt", gpt_job.spec(c, ENDLESS, 2))
@@ -147,7 +148,7 @@ def pause_resume_cancel():
         c.wait("gpt", "step=5")
         c.ctl("wait", "gpt", "--for", "devices=9", code=4)
         c.ctl("cancel", "gpt")
-        c.export("gpt")  # at once: of whoever has the state by then
+        c.export("gpt")  # at once: from whichever process has the state by then
         c.ctl("wait", "gpt", "--for", "done", "--timeout", "20", code=1)
         until("the workers to leave", lambda: not c.processes("rubato-worker"))
         steps, kept = c.json("describe", "gpt")["state"]["parked"]["step"], c.export("gpt")
@@ -163,7 +164,7 @@ def pause_resume_cancel():
 
 
 def cannot_be_parked():
-    """Who is to save and cannot keeps the state, says why and tries again; a cancelled job's ends."""
+    """A worker that cannot save the state keeps it, says why and tries again; `cancel --now` ends it."""
     with cluster.Cluster(devices=2, paced=True) as c:
         gpt_job.model(c)
         for name in ("gpt", "other"):
@@ -200,7 +201,8 @@ def cannot_be_parked():
 
 
 def parked_in_a_vote():
-    """Who saves has said yes and waits for the others' words: a step that one of them commits is in what it saves."""
+    """The worker that saves has voted yes and waits for the others' words: a step that one of them commits is in the
+    saved state."""
     with faulty("worker.vote:rank=1:do=60ms"), cluster.Cluster(devices=2) as c:
         gpt_job.model(c)
         c.submit("gpt", gpt_job.spec(c, ENDLESS, 2))
@@ -218,7 +220,7 @@ def parked_in_a_vote():
 
 @contextlib.contextmanager
 def other_file_system():
-    """A folder that no file gets to by a rename, nor by a copy that the kernel makes by itself."""
+    """A folder that no file reaches by a rename, nor by a copy that the kernel makes by itself."""
     folder = tempfile.mkdtemp(prefix="rubato-e2e.", dir="/dev/shm")
     try:
         yield folder
@@ -227,8 +229,8 @@ def other_file_system():
 
 
 def copied():
-    """What is parked can be copied to wherever checkpoints go, and asked for several times at once: whoever is told so
-    finds all of it, also where the job is deleted meanwhile."""
+    """A parked state can be copied to the folder of checkpoints, and several calls may ask for that at once: each
+    caller that is told of the copy finds all of it, even if the job is deleted meanwhile."""
     with other_file_system() as folder, cluster.Cluster(devices=1) as c:
         c.model("gpt", layers=2, width=256, heads=2, seq=32)
         c.submit("gpt", gpt_job.spec(c, ENDLESS, 1, checkpoint={"path": folder}))
@@ -253,7 +255,7 @@ def copied():
 
 
 def half_copied():
-    """A rubatod that ends as it copies leaves half a copy: the next one removes it, and no other job's."""
+    """A rubatod that ends as it copies leaves half a copy: the next rubatod removes that, and no other job's."""
     with cluster.Cluster(devices=1) as c:
         folder = c.path("checkpoints")
         models(c)
@@ -272,7 +274,7 @@ def half_copied():
 
 
 class Linked(cluster.Cluster):
-    """Its rubatod knows its folder by a link."""
+    """A cluster whose rubatod knows its folder by a symbolic link."""
 
     def place_nodes(self):
         (node,) = self.nodes
@@ -281,7 +283,7 @@ class Linked(cluster.Cluster):
 
 
 def why_it_does_not_end():
-    """Behind the last step status says what the end waits for."""
+    """After the last step, status says what the end waits for."""
     with faulty("worker.vote:rank=0:do=50ms"), Linked(devices=2) as c:
         models(c)
         job = c.submit("job", gpt_spec(c, 60, 2))["id"]

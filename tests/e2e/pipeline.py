@@ -77,7 +77,7 @@ def resized_and_paused():
 
 
 def killed():
-    """A death anywhere in the pipeline: what is left makes a pipeline, or one device does it all."""
+    """A death anywhere in the pipeline: the devices that are left make a pipeline, or one of them does it all."""
     with cluster.Cluster(devices=4) as c:
         models(c)
         for replicas, ranks in ("all", (0, 3)), ("2", (1,)):
@@ -93,7 +93,7 @@ def killed():
 
 
 def refused():
-    """Pins that cannot run, with the key that is wrong."""
+    """Pins that cannot run are refused, with the key that is wrong."""
     with cluster.Cluster(devices=2) as c:
         models(c)
         for parallel, says in (({"pipeline": 0}, "spec.parallel.pipeline"), ({"pipeline": 65}, "spec.parallel.pipeline"),

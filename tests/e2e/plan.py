@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `rubatoctl plan` says of a job, as a user asks: without a rubatod, from a cluster file or timed here;
-and what it says of the move and of the choice is what happens when the job runs."""
+"""`rubatoctl plan` of a job, as a user asks for it: without a rubatod, from a cluster file or timed here; and the move
+and the choice that it predicts are what happens when the job runs."""
 import json
 import os
 import resource
@@ -63,7 +63,7 @@ nodes:
 
 
 def by_the_link(c, job):
-    """It is the link that decides, of the state too; a pin is left as it is."""
+    """The link decides how the job runs, and how its state is held; a pin is left as it is."""
     for bandwidth, kind in ("1e6", "pipeline of"), ("1e12", "data parallel x"):
         slow = kind == "pipeline of"
         with open(c.path("far.yaml"), "w") as file:
@@ -92,7 +92,7 @@ nodes:
 
 
 def many_devices(c, job):
-    """1,024 of them, in stages and not, in a few seconds; devices of a node share its network."""
+    """1,024 devices, in stages and not, are planned in a few seconds; devices of a node share its network."""
     with open(c.path("many.yaml"), "w") as file:
         file.write(MANY)
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
@@ -119,7 +119,7 @@ def refused(c, job):
 
 
 def as_it_happens(c, job):
-    """Timed here; the choice, and the bytes that growing moves, are those of the run."""
+    """Timed here: the planned choice, and the bytes that growing moves, are those of the run."""
     best = chosen(json.loads(plan(0, "-f", job, "-o", "json", "--devices", "1,2", "--set", "spec.devices.want=1")))
     spec = cases.spec("gpt", c.folder, 1000000)
     spec["devices"] = {"min": 1, "max": 2, "want": 1}
@@ -130,7 +130,7 @@ def as_it_happens(c, job):
     summary = c.status("gpt")["plan"]["summary"]
     print(f"predicted {best[2]['move']['bytes']:.0f} bytes, moved {receipt['bytes_moved']}; {summary}")
     check(summary.startswith(best[2]["name"].split(",")[0]), f"{summary} is not {best[2]['name']}")
-    # the state and the sums of one step are predicted; each further step that ended meanwhile sends its sums
+    # the plan has the state and the sums of one step; each further step that ended meanwhile sends its sums
     state, steps = best[2]["move"]["bytes"], receipt["step"] - before
     check(0.99 * state < receipt["bytes_moved"] < 1.01 * state * (1 + steps / 4),
           f"moved {receipt['bytes_moved']} in {steps} steps, predicted {state}")

@@ -6,8 +6,8 @@ import socket
 
 
 def free_ports(count, address="127.0.0.1"):
-    """Not of those that the system gives to whoever asks for any, where it leaves some: until ours are used, nobody
-    comes by one."""
+    """Free ports, if possible outside the range from which the system gives a port to a process that asks for any: then
+    no other process gets one of ours before it is used."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
         least = int(file.read().split()[0])
     candidates = range(10000, least) if least > 12000 else range(10000, 65536)

@@ -10,8 +10,8 @@ import cluster
 from cluster import check
 
 TOLERANCE = 1e-4  # the largest difference seen is printed beside it
-PARTS = {"cnn": 15}  # steps until a rounding anywhere, doubled by each, is a flip; behind it losses are near, and no more
-WINDOW = 25       # steps that are averaged: what is left is where the curve goes
+PARTS = {"cnn": 15}  # steps until a rounding anywhere, which each step doubles, is a flip; then losses are only near
+WINDOW = 25       # steps that are averaged, which leaves the course of the curve
 NOISE = 1e-2      # of the first loss: the cnn's curves part by 3e-3 for a rounding anywhere
 
 
@@ -31,7 +31,7 @@ def smooth(losses):
 
 
 def distance(one, other):
-    """Between two curves, as a part of where they begin."""
+    """The distance between two curves, as a part of the loss at which they begin."""
     one, other = smooth(one), smooth(other)
     return max(abs(a - b) for a, b in zip(one, other)) / other[0]
 

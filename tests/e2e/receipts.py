@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every change has a receipt, and anyone can work it out from `metrics --lost`: done here a second time, and compared.
+"""Every change has a receipt, which follows from `metrics --lost`: it is computed here a second time, and compared.
 
 A job grows, shrinks, loses a worker, is drained off a node, paused, and falls back to a checkpoint.
 """
@@ -27,7 +27,7 @@ def model(c):
 
 
 def derive(rows, number, asked):
-    """The receipt of configuration `number`, from the rows of all commits; None: it never committed."""
+    """The receipt of configuration `number`, from the rows of all commits; None if it never committed."""
     rows = sorted(rows, key=lambda row: (row["time"], row["configuration"], row["step"]))
     new = [i for i, row in enumerate(rows) if row["configuration"] == number][:STEPS_AFTER]
     if not new:
@@ -67,7 +67,7 @@ def derive(rows, number, asked):
 
 
 def change(c):
-    """What can happen to a job, once each; returns the causes that must have been seen."""
+    """Does to a job what can happen to it, once each; returns the causes that must be in its receipts."""
     c.wait("gpt", "devices=1")
     c.json("grow", "gpt", 2, "--wait")
     c.json("shrink", "gpt", 1, "--wait")
@@ -117,7 +117,7 @@ def every_change():
                 check(item.get("reason") and "receipt" not in item, f"a receipt without a step: {item}")
                 continue
             if not any(row["configuration"] == item["from"] and row["time"] < item["asked"] for row in all_rows):
-                del mine["from"]  # that set had committed nothing yet: what it was, no row says
+                del mine["from"]  # that set had committed nothing yet: no row says how many devices it had
             receipt = item["receipt"]
             seen.add(item["cause"])
             lost += receipt["steps_lost"]
@@ -138,8 +138,8 @@ def every_change():
 
 
 def asked_long_ago():
-    """A device was asked for tens of thousands of steps before there was one, by a job that had done more than a receipt
-    can look at."""
+    """A job gets a device tens of thousands of steps after it was asked for, and has done more than a receipt can look
+    at."""
     with cluster.Cluster(devices=2) as c:
         c.model("mlp", inputs=8, hidden=16, depth=1, classes=4)
         features, targets = corpus.classes(c.folder, 64, (8,), 4)
@@ -161,7 +161,7 @@ def asked_long_ago():
 
 
 def resized_before_it_ran():
-    """A resize of a job that waits for devices is answered by its start."""
+    """A resize of a job that waits for devices is answered when the job starts."""
     with cluster.Cluster(devices=2) as c:
         model(c)
         node = c.json("get", "nodes")["items"][0]["name"]
@@ -176,11 +176,12 @@ def resized_before_it_ran():
 
 
 def resized_to_what_it_has():
-    """A death has left as many devices as are asked for then: nothing has to be made, and nobody waits for it."""
+    """A death has left as many devices as a resize then asks for: no configuration has to be made, and the user does
+    not wait for one."""
     with cluster.Cluster(devices=3, paced=True) as c:
         model(c)
         c.submit("gpt", spec(c, ENDLESS, 3, parallel={"pipeline": 1, "balance": "even"}))
-        for _ in range(2):  # behind the second death of a device it is left alone for longer
+        for _ in range(2):  # a job leaves a device alone for longer after the second death on it
             c.kill("gpt", c.train_on("gpt", 3)["devices"][2])
         c.wait("gpt", "devices=2")
         receipt = c.json("resize", "gpt", "--want", 2, "--wait", "--timeout", 30)

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""A job that three devices have memory for as it is, and one has not: activations are computed again where they do not
-fit, and nowhere else; the sha256 is that of a job that keeps them all, resized and killed, as the planner says and where
-it is not asked."""
+"""A job for which three devices have enough memory as it is, and one has not: activations are computed again where they
+do not fit, and nowhere else; the sha256 is that of a job that keeps all activations, resized and killed, both where the
+planner chooses how it runs and where that is pinned."""
 import json
 
 import cluster
@@ -33,7 +33,7 @@ def planned(c, devices, spec):
 
 
 def limit_for_three(c):
-    """As much as three devices need that keep everything."""
+    """The limit that is just enough for three devices that keep all activations."""
     whole = planned(c, "1,3", make(c, 9))
     three = whole[3]["data parallel x3, 2 replicas of the state"]["memoryBytes"]
     check(three < whole[1]["data parallel x1, all of the state everywhere"]["memoryBytes"], f"{whole}")
@@ -63,7 +63,7 @@ def both_are_priced():
 
 
 def says(c, job, again):
-    """Its summary, and its configuration."""
+    """The summary and the configuration of the job say whether activations are computed again; returns its status."""
     status = c.status(job)
     number = status["configuration"]
     check((AGAIN in status["plan"]["summary"]) == again, f"{status['plan']}")
@@ -88,7 +88,7 @@ def resized_and_killed():
             check_nothing_lost(c.json("resize", "job", "--want", 1, "--wait", "--timeout", "60"), "shrunk")
             c.train_on("job", 1, 2)
             after = resident(says(c, "job", True)["devices"][0]["pid"])
-            if parallel:  # what a stage of a pipeline keeps is another thing
+            if parallel:  # a stage of a pipeline keeps other amounts
                 check(much - little > 5 << 20 and much - after > 5 << 20, f"resident: {little}, {much}, {after}")
             c.ctl("resize", "job", "--want", 3, "--wait")
             status = c.train_on("job", 3, 2)

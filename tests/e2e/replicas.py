@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""State in shards, with one and with two replicas of each block: the sha256 is that of a run that holds
-everything everywhere, at any device count, resized, paused, killed; and what one replica loses is said.  All of it data
-parallel: auto.py has what the planner makes of such jobs."""
+"""State in shards, with one and with two replicas of each block: the sha256 is that of a run that holds everything
+everywhere, at any device count, resized, paused, killed; and with one replica the job says what a death lost.  All jobs
+are data parallel: auto.py has what the planner makes of such jobs."""
 import os
 import pathlib
 import resource
@@ -36,7 +36,7 @@ def fixed_counts():
             for replicas in "1", "2":
                 for devices in 1, 2, 3:
                     spec = make(c, 24, replicas, devices)
-                    spec["devices"]["min"] = devices  # not fewer because the last job's are still leaving
+                    spec["devices"]["min"] = devices  # not fewer because the last job's workers are still leaving
                     c.submit("job", spec)
                     c.wait("job", "done")
                     plan = c.status("job")["plan"]["summary"]
@@ -46,7 +46,7 @@ def fixed_counts():
 
 
 def resized_and_paused():
-    """Growing, shrinking, exporting, checkpointing, pausing: whoever leaves gives what only it has."""
+    """Growing, shrinking, exporting, checkpointing, pausing: a worker that leaves gives the blocks that only it has."""
     with cluster.Cluster(devices=5, paced=True) as c:
         models(c)
         for replicas in "1", "2":
@@ -68,7 +68,8 @@ def resized_and_paused():
 
 
 def killed():
-    """With two replicas no death loses anything, each after the replicas of the one before are rebuilt."""
+    """With two replicas no death loses anything, if it comes after the replicas that the last death took are
+    rebuilt."""
     with cluster.Cluster(devices=4) as c:
         models(c)
         c.submit("job", gpt_spec(c, ENDLESS, "2", 4))
@@ -81,7 +82,8 @@ def killed():
 
 
 def lost():
-    """With one replica a death loses the blocks of the dead: from the checkpoint, and it says so."""
+    """With one replica a death loses the blocks of the dead worker: the job goes on from its checkpoint if it has one,
+    and says so."""
     with cluster.Cluster(devices=3) as c:
         models(c)
         for job, checkpoint in (("job", {}), ("kept", {"path": c.path("ckpt"), "every": 10})):
@@ -97,7 +99,8 @@ def lost():
 
 
 def by_memory():
-    """Left open, the number follows from what a device has; too little for any is refused."""
+    """Left open, the number of replicas follows from the memory of a device; a limit that is too little for any is
+    refused."""
     with cluster.Cluster(devices=3) as c:
         models(c)
         spec = gpt_spec(c, 20, "auto", 3, memory={"limit": "1k"})
@@ -115,13 +118,14 @@ def by_memory():
 
 
 def limit_memory(pid, more):
-    """What the process has, and `more` MB."""
+    """Limits the process to what it has, and `more` MB."""
     pages = int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[0])
     resource.prlimit(pid, resource.RLIMIT_AS, (pages * resource.getpagesize() + (more << 20), resource.RLIM_INFINITY))
 
 
 def no_room():
-    """A checkpoint of a state in shards takes memory for all of it at one rank: without, it is refused, and training goes on."""
+    """A checkpoint of a state in shards takes memory for all of the state at one rank: without that memory it is
+    refused, and training goes on."""
     with cluster.Cluster(devices=2) as c:
         models(c, width=512, seq=8)  # 3 x 26 MB
         c.submit("job", {**gpt_spec(c, ENDLESS, "1", 2, seq=8), "parallel": {"pipeline": 1, "balance": "even"}})
@@ -138,7 +142,7 @@ def no_room():
 
 
 def node_lost():
-    """Two nodes of two: each block is on both, so a node and all its processes may go at once."""
+    """Two nodes of two devices: each block is on both nodes, so a node and all its processes may go at once."""
     with cluster.Cluster(nodes=2, devices=2, paced=True) as c:
         models(c)
         c.submit("job", gpt_spec(c, ENDLESS, "2", 4))
@@ -152,8 +156,8 @@ def node_lost():
 
 
 def node_is_stopped():
-    """With one replica the others wait for a node that stands still.  Its rubatod goes on before its workers do, which
-    does not kill them: they have what nobody else has."""
+    """With one replica the others wait for a node that stands still.  Its rubatod goes on before its worker does, and
+    does not kill the worker, which has blocks that no other worker has."""
     with cluster.Cluster(nodes=2, devices=1) as c:
         models(c)
         c.submit("job", gpt_spec(c, ENDLESS, "1", 2))

@@ -60,7 +60,8 @@ while True:
 
 
 def hangs_up_instead_of_being_adopted():
-    """What has the socket of a worker, and ends the call before it says which: it is killed, and the log says for what."""
+    """A process has the socket of a worker, and hangs up before it says which worker it is: rubatod kills it, and the
+    log says why."""
     with cluster.Cluster(devices=1) as c:
         c.nodes[0].stop()
         door = os.path.join(c.nodes[0].state, "run", "d0-gone.sock")
@@ -75,7 +76,7 @@ def hangs_up_instead_of_being_adopted():
 
 
 def killed_while_rubatod_is_away():
-    """Workers that train on write checkpoints that nobody hears of, and remove the one that facts have."""
+    """Workers that train on write checkpoints that rubatod does not hear of, and remove the one that facts have."""
     with cluster.Cluster(devices=2) as c:
         model(c)
         c.submit("gpt", spec(c, ENDLESS, 2, checkpoint={"path": c.path("ckpt"), "every": 10, "keep": 1}))
@@ -94,7 +95,7 @@ def killed_while_rubatod_is_away():
 
 
 def told_of_what_has_gone():
-    """The next rubatod is told of all checkpoints once more: those that have made way are none."""
+    """The next rubatod is told of all checkpoints once more: those that were removed for newer ones must not count."""
     def gone():
         return [item["path"] for item in c.json("get", "checkpoints", "gpt")["items"] if not os.path.exists(item["path"])]
 
@@ -113,7 +114,7 @@ def told_of_what_has_gone():
 
 
 def asked_for_before_rubatod_died():
-    """A checkpoint that is on its way to the disk meanwhile is one."""
+    """A checkpoint that is on its way to the disk while rubatod dies is registered."""
     with faulty("worker.save.written:do=1000ms"), cluster.Cluster(devices=1) as c:
         model(c)
         c.submit("gpt", spec(c, ENDLESS, 1))
@@ -128,7 +129,8 @@ def asked_for_before_rubatod_died():
 
 
 def parked_as_rubatod_died():
-    """As it hears that the state is saved, behind Hello, Ready and Flipped: the next one finds it."""
+    """rubatod dies as it hears that the state is saved, after Hello, Ready and Flipped: the next one finds the
+    state."""
     with tempfile.TemporaryDirectory() as folder, faulty("daemon.heard:at=4", folder + "/fired"), cluster.Cluster(devices=1) as c:
         model(c)
         c.submit("gpt", spec(c, ENDLESS, 1))
@@ -160,7 +162,7 @@ def stopped_and_started():
 
 
 def stopped_while_it_profiles():
-    """A model that is measured for `submit` keeps nobody from stopping (it takes 9 s), and nobody measures on."""
+    """Measuring a model for `submit` (9 s) does not keep rubatod from stopping, and no process measures on."""
     with cluster.Cluster(devices=2) as c, concurrent.futures.ThreadPoolExecutor() as beside:
         c.model("gpt", layers=6, width=1024, heads=16, seq=256)
         job = spec(c, 10, 2)

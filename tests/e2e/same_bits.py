@@ -15,7 +15,7 @@ from delicate import models
 
 
 def run_fixed(c, kind, spec, devices):
-    spec["devices"] |= {"min": devices, "want": devices}  # not fewer because the last job's are still leaving
+    spec["devices"] |= {"min": devices, "want": devices}  # not fewer because the last job's workers are still leaving
     c.submit(f"{kind}-{devices}", spec)
     c.wait(f"{kind}-{devices}", "done")
     check(c.status(f"{kind}-{devices}")["step"] == spec["train"]["steps"], "the last step is not the step asked for")
@@ -60,7 +60,7 @@ def drawn():
 
 
 def several_files():
-    """Data in several files, however they are named, are one file that has all; what comes later is not looked at."""
+    """Data in several files, however they are named, are like one file that has all; files added later are not read."""
     with cluster.Cluster(devices=2) as c:
         c.model("gpt", layers=1, width=32, heads=2, seq=16)
         text = open(corpus.text(c.path("whole.txt"), 5000), "rb").read()

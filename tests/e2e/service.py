@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a service manager hears of a real rubatod, and that nobody else hears or says anything there."""
+"""What a service manager hears from a real rubatod; no other process gets that socket or says anything there."""
 import contextlib
 import os
 import signal

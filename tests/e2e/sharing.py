@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Several jobs on one node: by priority, then age; what a higher one takes is a planned shrink with the same bits."""
+"""Several jobs on one node: by priority, then age; what a higher job takes is a planned shrink with the same bits."""
 import cluster
 import corpus
 from cluster import ENDLESS, check, check_nothing_lost, until
@@ -29,7 +29,7 @@ def receipts_are_clean(c, job):
 
 
 def end(c, job):
-    """Of one that gave devices away: where it ends."""
+    """Ends a job that gave devices away; returns (steps, sha256)."""
     kinds = c.kinds(job)
     check("preempted" in kinds and "restarted" not in kinds and "worker-died" not in kinds, f"{job}: {kinds}")
     receipts_are_clean(c, job)
@@ -42,26 +42,26 @@ def three_priorities():
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
         c.submit("low", spec(c, ENDLESS, 4))
         c.wait("low", "devices=4")
-        # An equal that comes later gets nothing, and is told who has what it waits for.
+        # A later job of equal priority gets nothing, and is told which job has the devices that it waits for.
         c.submit("equal", spec(c, ENDLESS, 1))
         node = c.json("get", "nodes")["items"][0]["name"]
         held = f"low has {node}:0, {node}:1, {node}:2, {node}:3"
         until(f"equal to be told that {held}", lambda: held in (c.status("equal")["reason"] or ""))
         c.ctl("delete", "equal")
-        # A higher one takes what it wants, but for the other's min.
+        # A higher job takes what it wants, but leaves the other its min.
         c.submit("middle", spec(c, ENDLESS, 2, priority=5))
         c.wait("middle", "devices=2")
         check(devices(c, "low") == 2, f"low has {devices(c, 'low')}")
-        # The highest takes from the lowest first, then from the middle one.
+        # The highest job takes from the lowest first, then from the middle one.
         c.submit("high", spec(c, ENDLESS, 2, least=2, priority=9))
         c.wait("high", "devices=2")
         check((devices(c, "low"), devices(c, "middle")) == (1, 1),
               f"low has {devices(c, 'low')}, middle {devices(c, 'middle')}")
-        # Nobody may be pushed below its min: one more waits, and says for what.
+        # No job may be pushed below its min: one more job waits, and says for what.
         c.submit("last", spec(c, ENDLESS, 1, priority=20))
         until("high to give", lambda: "waits for 1 device" in (c.status("last")["reason"] or "") )
         c.ctl("delete", "last")
-        # What was taken comes back, to the higher one first.
+        # The devices come back, to the higher job first.
         c.drop("high")
         c.train_on("middle", 2)
         found = {"middle": end(c, "middle")}

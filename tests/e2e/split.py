@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Filters split over workers: losses and weights agree with one device to 1e-5, and the state outlives whoever comes,
-goes and dies."""
+"""Filters split over workers: losses and weights agree with one device to 1e-5, and the state survives workers that
+come, go and die."""
 import gzip
 import json
 import os
@@ -103,7 +103,7 @@ def filters():
                              ("inception", ((2, 2, "1"), (4, 4, "2"))),
                              ("residual", ((2, 2, "1"), (3, 4, "1"), (4, 4, "2")))):
             getattr(nets, name)(c.path(name + ".onnx"))
-            # where rounding carries an activation across a ReLU's 0 the difference is no rounding any more, and grows
+            # where rounding carries an activation across a ReLU's 0, the difference is more than rounding, and grows
             agree(c, name, (3, 16, 16), 10 if name == "residual" else 20, counts)
 
 
@@ -144,7 +144,7 @@ def pause(c, job):
 
 
 def compare_paused(c, what):
-    """A row for each step, and weights that are those of one device after as many."""
+    """Each step has a row, and the weights are those of one device after as many steps."""
     pause(c, "split")
     rows = [row["step"] for row in c.metrics("split")]
     check(rows == list(range(1, len(rows) + 1)), f"{what}: steps in metrics are not 1, 2, 3 ...")
@@ -180,7 +180,7 @@ def changed(c, replicas):
 
 
 def regrouped(c, place, replicas, cut):
-    """Two parts on two devices, four, three and four: some come to other filters, and have sums of their old ones."""
+    """Two parts on two devices, four, three and four: some workers change filters, and have sums of their old ones."""
     c.submit("split", place(long_job(c, ENDLESS, 2, 2, replicas, cut)))
     for devices in 2, 4, 3, 4:
         c.ctl("resize", "split", "--want", devices)
@@ -205,7 +205,7 @@ def killed():
                 devices = 4 if rank == ranks[0] else 3
                 status = c.train_on("split", devices, 5)
                 c.kill("split", status["devices"][rank])
-                c.ctl("resize", "split", "--want", devices - 1)  # nobody comes in its place
+                c.ctl("resize", "split", "--want", devices - 1)  # no newcomer takes its place
                 until("the job to go on", lambda: c.status("split")["step"] > status["step"] + 5)
             kinds = c.kinds("split")
             check("restarted" not in kinds, "it was restarted")
@@ -213,7 +213,7 @@ def killed():
 
 
 def refused():
-    """What cannot be split, by key, or by node and operator."""
+    """What cannot be split is refused, with its key, or with its node and operator."""
     with cluster.Cluster(devices=2) as c:
         c.model("cnn", name="dropped", image=16, dropout=0.1)
         c.model("gpt", layers=1, width=32, heads=2, seq=16)
@@ -234,7 +234,7 @@ def refused():
 
 
 def on_gpus():
-    """The host in their place, in memory that nothing but copies reaches: each exchange goes through the host's side."""
+    """The host stands in for GPUs, in memory that only copies reach: each exchange goes through the host's side."""
     module = os.path.join(cluster.BUILD, "tests/kernels/librubato-cuda-host.so")
     if not os.path.exists(module):
         print("  not here: no module was built")
@@ -254,7 +254,7 @@ def on_gpus():
 
 
 def planned():
-    """What would run, and that it is what runs."""
+    """`plan` says what would run, and that is what runs."""
     with cluster.Cluster(devices=2) as c:
         c.model("mlp", inputs=48, hidden=64, depth=2, classes=10)
         spec = spec_of(c, "mlp", (48,), 10, 2, 2)
@@ -267,7 +267,7 @@ def planned():
               verdicts)
         print(c.ctl("plan", "-f", c.path("job.yaml"), "--devices", "2"), flush=True)
         nets.residual(c.path("residual.onnx"))
-        wide = spec_of(c, "residual", (3, 16, 16), 10)  # not pinned: one of the ways that are compared
+        wide = spec_of(c, "residual", (3, 16, 16), 10)  # not pinned: splitting is one of the ways that are compared
         plan = json.dumps(c.json("plan", "-f", c.job_file("wide", wide), "--devices", "2"))
         check("filters split over 2" in plan and "words a sample change devices" in plan, plan)
         c.submit("job", spec)

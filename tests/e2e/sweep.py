@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Deaths at every fault point: whoever dies, wherever, the bits and the steps are the undisturbed run's.
+"""Deaths at every fault point: whichever process dies, wherever, the bits and the steps are the undisturbed run's.
 
     sweep.py                a seeded sample, as long as --seconds (60) allows
     sweep.py --all          every case; a table
@@ -35,16 +35,16 @@ SAVES = 10  # steps between checkpoints, in the cases that are about them
 
 # Points that are passed on the way into a configuration: at the start, and again by growing.
 CHANGES = ["worker.preparing", "worker.met", "worker.go", "worker.entered"]
-STARTING = ["worker.opening", "worker.opening.hashed"]  # where nobody trains yet
+STARTING = ["worker.opening", "worker.opening.hashed"]  # while no worker trains yet
 GIVING = ["worker.feed"]
 TAKING = ["worker.follow", "worker.followed"]
 SAVING = ["worker.save.copied", "worker.save.written", "worker.save.renamed"]
 ONCE = ["worker.done"]
-SECOND = ["worker.frozen"]  # passed where another one has died
+SECOND = ["worker.frozen"]  # passed where another worker has died
 TORN = ["worker.opening.copy"]  # passed where a death left survivors at different levels
-SHARDED = ["worker.gather", "worker.gathered", "worker.taken"]  # passed where not all have all of the state
-VIEWED = ["worker.viewed"]  # passed where two or three have all of the state
-TAKEN = ["worker.taken"]  # passed by those who train on, with what leavers or others held
+SHARDED = ["worker.gather", "worker.gathered", "worker.taken"]  # passed where not all workers have all of the state
+VIEWED = ["worker.viewed"]  # passed where two or three workers have all of the state
+TAKEN = ["worker.taken"]  # passed by workers that train on, with what leavers or others held
 PAUSED = ["worker.stands"]  # on the way into a pause: parked.py
 
 
@@ -55,9 +55,9 @@ class Case:
                  replicas="all"):
         self.name, self.faults, self.start, self.want = name, faults, start, want or start
         self.replicas = replicas
-        self.needed = len(faults) if needed is None else needed  # so many must have been passed
+        self.needed = len(faults) if needed is None else needed  # so many faults must have fired
         self.every, self.restarts, self.daemon = every, restarts, daemon
-        # Behind the last step nobody may be left who minds.
+        # After the last step there may be no worker left that waits for the stopped one.
         self.told = "do=stop" in "".join(faults[-1:]) and self.needed == len(faults) and "worker.done" not in "".join(faults)
         self.steps = LONGER if daemon or self.want != start else STEPS
 
@@ -74,26 +74,26 @@ def worker_cases(point, workers, what, dice):
         fault = f"{point}:rank={rank}:do={what}"
         grown = {"start": workers - 1, "want": workers}
         if point in SAVING:
-            if rank == 0:  # who writes the checkpoints
+            if rank == 0:  # this rank writes the checkpoints
                 yield Case(name, [fault + ":at=2"], workers, every=SAVES)
         elif point in SECOND:
             if workers > 2:
                 yield Case(name, [f"worker.vote:rank=1:at={dice(50)}:do=kill", fault], workers)
         elif point in TORN:
-            if workers > 2:  # in the middle of a vote: who was told commits, the other does not
+            if workers > 2:  # in the middle of a vote: the rank that was told commits, the other does not
                 yield Case(name, [f"worker.frame:rank=1:at={dice(150)}:do=kill", fault.replace("rank=2", "rank=1")],
                            workers, needed=1)
         elif point in CHANGES:
             yield Case(name + ", starting", [fault], workers)
             again = 2 if rank == 0 else 1
             yield Case(name + ", growing", [f"{fault}:at={again}"], **grown,
-                       restarts=workers == 2 and rank == 0)  # nobody else has the state
+                       restarts=workers == 2 and rank == 0)  # no other worker has the state
         elif point in GIVING:
             if rank == 0:
                 most = 9 if workers == 2 else 3  # several sources: each gives a part
                 yield Case(name, [f"{fault}:at={dice(most)}"], **grown, restarts=workers == 2)
         elif point in TAKEN:
-            if workers > 3:  # with fewer, all who stay have all
+            if workers > 3:  # with fewer, all workers that stay have all of the state
                 yield Case(name + ", shrinking", [fault.replace("rank=3", "rank=1")], workers, want=2)
         elif point in TAKING:
             if rank:
@@ -144,7 +144,7 @@ def all_cases(seed):
 
 
 class TooShort(Failure):
-    """The job was over before what the case is about: this machine is a fast one."""
+    """The job was over before the event that the case is about: this machine is a fast one."""
 
 
 class Sweep:
@@ -152,7 +152,7 @@ class Sweep:
 
     def __init__(self, c, replicas):
         self.c, self.number, self.reference, self.replicas = c, 0, {}, replicas
-        self.mortal = False  # rubatod has read what it is to die of
+        self.mortal = False  # rubatod has read the fault that it is to die of
         self.plan, self.once = c.path("faults"), c.path("fired")
         os.environ["RUBATO_FAULT"] = "@" + self.plan
         os.environ["RUBATO_FAULT_ONCE"] = self.once
@@ -165,7 +165,7 @@ class Sweep:
             file.write(",".join(faults))
 
     def disarm(self):
-        """Nobody dies any more."""
+        """No process dies of a fault any more."""
         self.arm([])
         if self.mortal:
             self.c.nodes[0].stop(signal.SIGKILL)
@@ -193,7 +193,7 @@ class Sweep:
             self.refer(steps)
 
     def refer(self, steps):
-        """What an undisturbed run of so many steps comes to."""
+        """Records the sha256 of an undisturbed run of so many steps."""
         if steps in self.reference:
             return
         case = Case("alone", [], 1)
@@ -210,7 +210,7 @@ class Sweep:
         return node
 
     def insist(self, *words, seconds=40):
-        """rubatoctl until it says what it should, whatever becomes of rubatod meanwhile."""
+        """Runs rubatoctl until it succeeds, whatever becomes of rubatod meanwhile."""
         def ask():
             self.alive()
             done = self.c.run(*words)
@@ -227,7 +227,7 @@ class Sweep:
         until("the job to be accepted", there, 30)
 
     def show(self):
-        """What is known of a case that failed."""
+        """Prints what is known of a case that failed."""
         job = f"case{self.number}"
         print(self.c.run("-o", "yaml", "describe", job).stdout)
         print(self.c.run("events", job).stdout)
@@ -250,7 +250,7 @@ class Sweep:
         self.c.run("cancel", "--now", f"case{self.number}")
 
     def idle(self):
-        """No worker is left, and facts have it so: the next job has all devices from the start."""
+        """No worker is left, and facts say so: the next job has all devices from the start."""
         found = self.c.try_json("get", "devices")
         return found and not self.c.processes("rubato-worker") and not any(item["job"] for item in found["items"])
 
@@ -302,7 +302,7 @@ class Sweep:
         steps = [row["step"] for row in self.c.metrics(job)]
         missing = sorted(set(range(1, case.steps + 1)) - set(steps))
         check(steps == sorted(set(steps)) and (not missing or case.restarts and missing[-1] - missing[0] < len(missing)),
-              f"steps in metrics are not 1, 2, 3 ...: {missing or steps}")  # who dies alone may have rows that wait
+              f"steps in metrics are not 1, 2, 3 ...: {missing or steps}")  # a lone worker's rows may wait
         events = self.c.kinds(job)
         check(case.restarts or "restarted" not in events, f"it was restarted: {events}")
         if case.told and "worker-killed" not in events:  # it takes a second; who waits for a newcomer trains on
@@ -333,7 +333,7 @@ class Blows:
         return self.c.try_json("status", self.job)
 
     def whole(self):
-        """Two or more train and have made steps since; or the job is over."""
+        """Two or more workers train and have made a step meanwhile; or the job is over."""
         self.sweep.alive()
         before = self.status()
         if not before:
@@ -379,7 +379,7 @@ class Blows:
         self.job = None
 
     def resize(self, want):
-        """It may be over by now."""
+        """The job may be over by now."""
         def ask():
             self.sweep.alive()
             return (self.c.run("resize", self.job, "--want", want).returncode == 0 or
@@ -387,7 +387,7 @@ class Blows:
         until(f"a resize to {want}", ask)
 
     def strike(self):
-        """One of the workers, newcomers too, or rubatod; it is killed, or stopped."""
+        """Kills or stops one of the workers, newcomers too, or rubatod."""
         victims = self.c.processes("rubato-worker")
         daemon = self.c.nodes[0].process.pid
         pid = self.random.choice(sorted(victims) + [daemon])
@@ -435,7 +435,7 @@ class Blows:
 
 def blows(count, seed, replicas):
     begun = time.monotonic()
-    with cluster.Cluster(devices=8) as c:  # one that failed a job is left alone by it for a while
+    with cluster.Cluster(devices=8) as c:  # a job leaves a device alone for a while after a failure there
         sweep = Sweep(c, replicas)
         c.model("mlp", inputs=48, hidden=64, depth=2, classes=5)
         corpus.classes(c.folder, 64, (48,), 5, name="mlp")

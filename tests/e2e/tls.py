@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two rubatods and an etcd that speak TLS alone, with the certificates of deploy/certificates: whoever has one of their
-authority is served as over a unix socket, and nobody else."""
+"""Two rubatods and an etcd that speak TLS alone, with the certificates of deploy/certificates: a caller with a
+certificate of their authority is served as over a unix socket, and no other caller."""
 import contextlib
 import os
 import random
@@ -90,12 +90,12 @@ def strangers():
         address = c.afar()[0]
         silent = socket.create_connection((address.split(":")[1], int(address.split(":")[2])))
         refused(c, mallory, address, "The certificate issuer is unknown")
-        both = shutil.copytree(mallory, c.path("both"))  # trusts the nodes, who do not trust it
+        both = shutil.copytree(mallory, c.path("both"))  # trusts the nodes, which do not trust it
         shutil.copy(os.path.join(alice, "ca.crt"), both)
         refused(c, both, address, "does not take our certificate")
         c.model("gpt", layers=1, width=32, heads=4, seq=32)
         many = spec(c)
-        many["data"]["train"]["path"] = ["corpus.txt"] * 20000  # it is told before all of it is sent
+        many["data"]["train"]["path"] = ["corpus.txt"] * 20000  # its user is told before all of it is sent
         job = c.job_file("many", many)
         for _ in range(5):
             asked = c.run("--tls", both, "submit", "-f", job, endpoint=address)
@@ -114,26 +114,26 @@ def strangers():
         deaf.close()
         host, port = address.split(":")[1:]
         chance = random.Random(1)
-        for size in (0, 1, 5, 300, 70000):  # what is no TLS, what ends early, what begins as TLS does
+        for size in (0, 1, 5, 300, 70000):  # bytes that are no TLS, that end early, that begin as TLS does
             for start in (b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"):
                 with socket.create_connection((host, int(port))) as line:
                     try:
                         line.sendall(start + chance.randbytes(size))
                     except OSError:
-                        pass  # it has hung up
-        silent.settimeout(20)  # for the 10 s that it takes a node to hang up on who says nothing
+                        pass  # the node has hung up
+        silent.settimeout(20)  # a node hangs up on a silent caller after 10 s
         check(silent.recv(1) == b"", "a node has said something to who says nothing")
         silent.close()
         c.ctl("--tls", alice, "get", "nodes", endpoint=address)
 
 
 def nodes_that_would_not_be_trusted():
-    """rubatod says so when it starts."""
+    """rubatod refuses, when it starts, certificates that others would not trust, and says why."""
     with Secured(nodes=2, devices=1) as c:
         node = c.nodes[1]
         check(node.stop() == 0, "rubatod's exit status")
         good = node.arguments[node.arguments.index("--tls") + 1]
-        mixed = shutil.copytree(c.certificate("bob"), c.path("mixed"))  # a key of another
+        mixed = shutil.copytree(c.certificate("bob"), c.path("mixed"))  # with the key of another certificate
         shutil.copy(os.path.join(good, "tls.key"), mixed)
         for option, folder, words in (
                 ("--tls", os.path.join(c.path("ca"), "bob"), "is of a user"),
@@ -153,7 +153,7 @@ def nodes_that_would_not_be_trusted():
 
 
 def quickest(c, endpoint, *words):
-    """Of some calls, in seconds."""
+    """The quickest of some calls, in seconds."""
     took = []
     for _ in range(20):
         start = time.monotonic()
@@ -163,7 +163,7 @@ def quickest(c, endpoint, *words):
 
 
 def nothing_waits_to_be_acknowledged():
-    """A call over TLS, forwarded or not, takes no 40 ms (of each connection) more than one over a unix socket."""
+    """A call over TLS, forwarded or not, does not take 40 ms (for each connection) more than one over a unix socket."""
     with Secured(nodes=2, devices=1) as c:
         alice = c.certificate("alice")
         near = min(quickest(c, node.endpoint) for node in c.nodes)
@@ -178,7 +178,7 @@ def said(node):
 
 
 def certificates_are_renewed():
-    """New files are used without a restart, and a node without TLS meets those that have it with a reason."""
+    """New files are used without a restart, and a node without TLS says why it cannot call nodes that have it."""
     with Secured(nodes=2, devices=1) as c:
         alice = c.certificate("alice")
         address = c.afar()[1]

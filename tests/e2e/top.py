@@ -14,7 +14,7 @@ import cluster
 import corpus
 from cluster import BUILD, ENDLESS, check, until
 
-LEAVE = b"\x1b[?1049l"  # what xterm's entry in terminfo says for: back to what was shown before
+LEAVE = b"\x1b[?1049l"  # xterm's entry in terminfo for: back to what was shown before
 
 
 class Terminal:
@@ -37,14 +37,14 @@ class Terminal:
         while select.select([self.fd], [], [], 0)[0]:
             try:
                 piece = os.read(self.fd, 65536)
-            except OSError:  # nobody has the other side any more
+            except OSError:  # the other side is closed
                 return
             if not piece:
                 return
             self.seen += piece
 
     def shows(self, *words):
-        """From now on, or already."""
+        """Waits until these words are shown; they may be there already."""
         def there():
             self.read()
             check(self.process.poll() is None, f"top has ended: {self.process.poll()}")
@@ -94,7 +94,7 @@ def keys(c):
 
 
 def rubatod_goes(c):
-    """What was there stays to be seen, and it goes on behind the restart."""
+    """What was shown stays while rubatod is gone, and top goes on after the restart."""
     terminal = Terminal(c, "gpt")
     terminal.shows("COMPUTES,")
     terminal.press("")

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """A cluster is upgraded while jobs train (docs/operations.md, Upgrading): to a version with the same bits, and to one
-whose bits are others, which here is the same one with other instructions of the processor."""
+with other bits, which here is the same version with other instructions of the processor."""
 import os
 import shutil
 import signal
@@ -14,7 +14,7 @@ OTHERS = ["env", "ONEDNN_MAX_CPU_ISA=SSE41"]  # a numeric class that no processo
 
 
 def same_bits():
-    """As where a version has the same bits: node by node, and the job is back on all of them."""
+    """An upgrade to a version with the same bits: node by node, and the job is back on all nodes."""
     with cluster.Cluster(nodes=2, devices=1) as c:
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
         c.submit("gpt", spec := corpus.text_job(c, 2, 6, steps=ENDLESS, globalBatch=12, microBatch=2))
@@ -31,15 +31,15 @@ def numeric_class(c):
 
 
 def upgrade(c):
-    """As a rubatod that is killed and started by another version: its workers live on."""
+    """As if rubatod were killed and another version of it started: its workers live on."""
     c.nodes[0].stop(signal.SIGKILL)
     c.nodes[0].prefix = OTHERS
     c.nodes[0].start()
 
 
 def other_bits():
-    """A job keeps what it trains on, but gets nothing else; another one goes on from its checkpoint where that is asked
-    for, and only then."""
+    """A job keeps the devices that it trains on, but gets no others; another job goes on from its checkpoint where that
+    is asked for, and only then."""
     with cluster.Cluster(devices=3) as c:
         c.model("gpt", layers=1, width=64, heads=2, seq=32, dropout=0.1)
         spec = corpus.text_job(c, 2, 6, steps=ENDLESS, globalBatch=12, microBatch=2)
@@ -56,7 +56,7 @@ def other_bits():
         c.ctl("pause", "gpt")
         c.wait("gpt", "paused")
         c.ctl("resume", "gpt")
-        until("why it waits", lambda: "other bits" in (c.status("gpt").get("reason") or ""))  # that it is paused was one, too
+        until("why it waits", lambda: "other bits" in (c.status("gpt").get("reason") or ""))  # "paused" was a reason, too
         check(older in c.status("gpt")["reason"], "the class that it needs is not named")
         goes_on(c, spec, older, newer)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts that vanish, as with their power or their cable, and say nothing to anybody any more."""
+"""Hosts that vanish, as with their power or their cable, and send nothing any more."""
 import sys
 
 import cluster
@@ -18,7 +18,7 @@ def spec(c, want):
 
 
 def vanishes(leads):
-    """The others go on without it; its own worker trains no step more, and takes part again when it is back."""
+    """The others go on without the host; its worker trains no further step, and it takes part again when it is back."""
     with hosts.Hosts(nodes=3, devices=1) as c:
         first = c.json("version")["rubatod"]["leader"]
         gone = next(node for node in c.nodes if (node.name == first) == leads)
@@ -30,7 +30,7 @@ def vanishes(leads):
         c.ctl("wait", "wide", "--for", "devices=2", "--timeout", 90, endpoint=left.endpoint)
         told = until("the event", lambda: [e["text"] for e in c.events("node-lost", "wide", endpoint=left.endpoint)])
         check(told == [f"node {gone.name} does not answer"], f"events: {told}")
-        c.connect(gone, True)  # it reaches nobody for a moment yet
+        c.connect(gone, True)  # it reaches no other host for a moment yet
         c.ctl("wait", "wide", "--for", "devices=3", "--timeout", 90, endpoint=left.endpoint)
         c.train_on("wide", 3)
         c.same_as_alone("wide", spec(c, 1), "a host vanished and came back")

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""`verify`: what a job has trained is trained again on other devices, and not a bit differs; where one does, it says which.
-However it ends, nothing is left of it."""
+"""`verify` trains again, on other devices, what a job has trained: not a bit differs; where one does, verify says
+which. However it ends, nothing is left of what it started."""
 import json
 import os
 import shutil
@@ -17,7 +17,7 @@ from faulty import faulty
 
 
 def verify(c, job, devices, *words, code=0, **more):
-    """(what it says as JSON, its talk); and what it started is gone."""
+    """(what verify says as JSON, its talk); and what it started is gone."""
     done = c.run("-o", "json", "verify", job, "--devices", devices, *words, **more)
     check(done.returncode == code, f"verify {job} on {devices}: exit {done.returncode}, not {code}\n{done.stdout}{done.stderr}")
     until("what was started to be gone", lambda: started(c, job) == [])
@@ -35,8 +35,8 @@ def check_same(said, steps, devices, first=1):
 
 
 def whole_jobs():
-    """With dropout, statistics and a batch that no device count divides, killed and grown meanwhile; the model's file is
-    needed no more."""
+    """Jobs with dropout, statistics and a batch that no device count divides, which lost a worker and grew; the model's
+    file is needed no more."""
     with faulty("worker.vote:do=20ms"), cluster.Cluster(devices=3) as c:
         for kind, spec in models(c).items():
             c.submit("job", spec(c, 100, 2))
@@ -57,7 +57,7 @@ def whole_jobs():
 
 
 def while_it_trains():
-    """The job has its devices all the while; where there are none for it, it says who has them."""
+    """The job keeps its devices all the while; where none are free for verify, verify says which job has them."""
     with cluster.Cluster(devices=3) as c:
         models(c)
         c.submit("job", gpt_spec(c, ENDLESS))
@@ -75,7 +75,7 @@ def while_it_trains():
 
 
 def finds_a_bit():
-    """The last digit of one number of one row."""
+    """verify finds a change to the last digit of one number of one row."""
     with cluster.Cluster(devices=2) as c:
         models(c)
         job = c.submit("job", gpt_spec(c, 60, 2))["id"]
@@ -124,8 +124,8 @@ def goes_on_from_a_checkpoint():
 
 
 def broken_off():
-    """ctrl-c, SIGTERM, a terminal that is closed, with nohup too, someone who deletes it, and a rubatod that dies in the
-    middle, which does no harm."""
+    """verify is ended by ctrl-c, SIGTERM, a terminal that is closed, and a user who deletes its job; with nohup it goes
+    on without the terminal, and a rubatod that dies in the middle does no harm."""
     with faulty("worker.vote:do=20ms"), cluster.Cluster(devices=2) as c:
         models(c)
         c.submit("job", gpt_spec(c, ENDLESS))
@@ -178,11 +178,11 @@ def refused():
                                       ("nobody", ["--devices", 1], 3, "there is no job")):
             done = c.run("verify", job, *words)
             check(done.returncode == code and why in done.stderr, f"{job} {words}: {done.returncode} {done.stderr}")
-        c.wait("job-verify-1", "done")  # which is somebody's, and still there
+        c.wait("job-verify-1", "done")  # it is a user's, and still there
 
 
 def over_nodes():
-    """Asked of a node that does not coordinate; no node has as many devices."""
+    """verify is asked of each node, one of which does not coordinate; no node alone has as many devices."""
     with cluster.Cluster(nodes=2, devices=2) as c:
         models(c)
         c.submit("job", gpt_spec(c, 100, 2))

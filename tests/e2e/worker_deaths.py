@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Workers die, or are stopped. The job goes on by itself, the bits are the same, and so is what is told of its steps."""
+"""Workers die, or are stopped. The job goes on by itself, the bits are the same, and so is what users hear of its
+steps."""
 import json
 import math
 import os
@@ -17,7 +18,7 @@ from gpt_job import model, registered, same_as_alone, spec
 
 
 def each_rank(how, kind, word, what):
-    """A signal to each rank in turn, rank 0 too: its agent says so, and nothing is lost."""
+    """A signal to each rank in turn, rank 0 too: the rank's agent reports it, and nothing is lost."""
     with cluster.Cluster(devices=4) as c:
         model(c)
         c.submit("gpt", spec(c, ENDLESS))
@@ -32,17 +33,17 @@ def each_rank(how, kind, word, what):
 
 
 def kill_workers():
-    """Its agent reaps it."""
+    """The agent of a killed worker reaps it."""
     each_rank(signal.SIGKILL, "worker-died", "signal 9", "workers were killed")
 
 
 def stop_workers():
-    """Nobody may wait for it for ever: its agent kills it."""
+    """The others must not wait for a stopped worker for ever: its agent kills it."""
     each_rank(signal.SIGSTOP, "worker-killed", "stopped", "workers were stopped")
 
 
 def kill_the_only_worker():
-    """No survivor: the newest checkpoint, or the start, and it says so."""
+    """Without a survivor the job goes on from the newest checkpoint, or from the start, and says so."""
     with cluster.Cluster(devices=1) as c:
         model(c)
         for checkpoint in ({}, {"path": c.path("ckpt"), "every": 10}):
@@ -78,7 +79,7 @@ def check_last_step(c, status):
 
 
 def last_step_is_told():
-    """Who hears that a job stands still, or has ended, hears of its last step and of none before it."""
+    """A user who hears that a job stands still, or has ended, hears of its last step, not of an earlier one."""
     with cluster.Cluster(devices=2) as c:
         model(c)
         for devices in (1, 2):
@@ -103,7 +104,7 @@ def lost_steps_are_told_on_request():
         model(c)
         c.submit("gpt", spec(c, ENDLESS, 1))
         c.wait("gpt", "step=100")
-        with open(slow, "w") as file:  # so that they are not done again before the pause
+        with open(slow, "w") as file:  # so that the lost steps are not done again before the pause
             file.write("worker.vote:do=300ms")
         c.kill("gpt", c.status("gpt")["devices"][0])
         until("the restart", lambda: c.events("restarted", "gpt"))
@@ -119,7 +120,7 @@ def lost_steps_are_told_on_request():
 
 
 def fails_at(fault):
-    """The step at which a job gives up for a sample that is no number."""
+    """The step at which a job gives up because of a sample that is not a number."""
     with faulty(fault), cluster.Cluster(devices=2) as c:
         draw = random.Random(1)
         values = [draw.gauss(0, 1) for _ in range(256 * 16)]
@@ -141,7 +142,7 @@ def fails_at(fault):
 
 
 def fails_behind_a_death():
-    """Whether a job gives up depends on its steps alone, and not on who died in the evaluation behind one."""
+    """Whether a job gives up depends on its steps alone, and not on which worker died in the evaluation after one."""
     step = fails_at("")
     check(1 < step < 16, f"step {step}")
     check(fails_at(f"worker.committed:rank=1:at={step}:do=kill") == step, "it went on")
@@ -165,7 +166,7 @@ def evaluations(fault):
 
 
 def evaluates_behind_a_death():
-    """An evaluation that a death interrupts is made up, also the one behind the last step."""
+    """An evaluation that a death interrupts is made up for, also the one after the last step."""
     alone = evaluations("")
     check(sorted(alone[0]) == [10, 20, 24] and alone[1] == alone[0][24], f"{alone}")
     for step in 10, 24:
