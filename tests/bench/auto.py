@@ -5,11 +5,12 @@
 usage: auto.py [--models gpt,mlp,cnn,deep] [--mbit 0,1000,200,50] [--workers N] [--state auto|1] [--rounds N]
                [--steps N] [--json FILE]     (as root)
 
-Workers (2), each on a core and in a network namespace of its own (links.py).  The state is the planner's too, or one
-replica.  In each round all ways train one after the other, in an order that turns; a way's step is the median (--quantile)
-of all of its steps.  "over the quickest pin": the job that was left to the planner.  It runs the plan of one of the pins, so
-on a machine that others use "the chosen plan's pin over it" says more.  Expected is what the planner says of a step, of the
-way that it chose and of the next best; the error is expected over measured, less 1.
+Workers (2), each on a core and in a network namespace of its own (links.py).  How the state is held is left to the
+planner too, or it has one replica.  In each round all ways train one after the other, in an order that rotates; a way's
+step is the median (--quantile) of all of its steps.  "over the quickest pin": the job that was left to the planner.
+That job runs the plan of one of the pins, so on a machine that others use "the chosen plan's pin over it" says more.
+The expected step is the planner's, for the way that it chose and for the next best; the error is expected over
+measured, less 1.
 """
 import argparse
 import re
@@ -22,9 +23,9 @@ import links
 from cluster import Failure, check, until
 
 WARM = 4  # steps that do not count
-SECONDS = 4  # of a way, where steps are long
+SECONDS = 4  # for each way, where steps are long
 LEAST = 5  # steps
-REST = 5  # seconds, until links have been measured while nothing starts any more
+REST = 5  # seconds, until links are measured while nothing else starts
 
 
 def pins(options):
@@ -79,7 +80,8 @@ def run(c, model, ways, options):
 
 
 def kind_of(plan):
-    """Of a summary such as "pipeline of 2 stages x4: 1 1 1 1, 1F1B, 8 microbatches, 2 replicas of each block"."""
+    """The way that a summary names, such as "pipeline of 2 stages x4: 1 1 1 1, 1F1B, 8 microbatches, 2 replicas of each
+    block"."""
     stages = re.search(r"pipeline of (\d+)", plan["summary"])
     state = re.search(r"(\d) replica", plan["summary"])
     return name_of(int(stages[1]) if stages else 1, state[1] if state else "all")
@@ -90,7 +92,7 @@ def quantile(values, part):
 
 
 def expected(plan):
-    """What the planner says of a step by way, or nothing."""
+    """The planner's ms a step by way; empty where it expects none."""
     if plan["expectedMs"] is None:
         return {}
     said = {kind_of(plan): plan["expectedMs"]}
@@ -101,7 +103,7 @@ def expected(plan):
 
 
 def pair(c, model, options):
-    """Steps by way, how much slower the choice is, and what was expected."""
+    """Measured steps by way, how much slower the planner's choice is, and the expected steps."""
     ways, rounds, plans = pins(options), [], []
     left = {} if options.state == "auto" else {"state": {"replicas": options.state}}
     for i in range(options.rounds):
@@ -113,7 +115,7 @@ def pair(c, model, options):
     ms = {way: quantile([took for one in rounds for took in one[way]], options.quantile) for way in ["auto", *ways]}
     best = min(ms[way] for way in ways)
     kinds = [kind_of(plan) for plan in plans]
-    each = [ms[kind] / best - 1 for kind in kinds if kind in ms]  # the same plan as that pin's
+    each = [ms[kind] / best - 1 for kind in kinds if kind in ms]  # by the pin that has the chosen plan
     said = {way: statistics.median(values) for way in ways
             if (values := [expected(plan)[way] for plan in plans if way in expected(plan)])}
     return {"rounds": rounds, "ms": ms, "slower": ms["auto"] / best - 1, "chosen": kinds,

@@ -46,7 +46,7 @@ def reference(microbatches, steps):
 
 
 def settled(c, balance):
-    """The configuration that it trains in for good."""
+    """The configuration in which the job trains to its end."""
     if balance == "even":
         return c.status("gpt")["configuration"]
     until("shares by speed", lambda: any(item["cause"] == "balance" and item["state"] == "ACTIVE"
@@ -55,7 +55,7 @@ def settled(c, balance):
 
 
 def slow(sleep, more=()):
-    """For the workers to come."""
+    """Sets the speeds of workers that start from now on."""
     os.environ["RUBATO_FAULT"] = ",".join([f"worker.computed:rank={rank}:do={sleep / speed:.0f}ms"
                                            for rank, speed in enumerate(SPEEDS)] + list(more))
 

@@ -11,7 +11,7 @@ sizes       the same for state of 1 to 256 MB (MLPs with batches that make steps
             with one replica of each block, half of the optimizer's state has to change hands each time
 
 tests/bench/stalls.py says what is measured.  Quiet windows lie between the changes, in the same run.  Rows
-have whole ms: a single gap is right to 1 ms, and what comes of it cancels in the difference of medians.
+have whole ms: a single gap is right to 1 ms, and the error of that cancels in the difference of medians.
 """
 import argparse
 import os
@@ -28,7 +28,7 @@ QUIET = 14  # steps of rest: one window of the usual length between two changes
 
 
 class Run:
-    """A job that is changed again and again, and what was asked for when."""
+    """A job that is changed again and again, and which change was asked for when."""
 
     def __init__(self, c, job, seed):
         self.c, self.job, self.random, self.asked = c, job, random.Random(seed), []
@@ -56,13 +56,13 @@ class Run:
         self.c.rest(self.job, stalls.STEPS_AFTER + QUIET)
 
     def kill(self, rank):
-        """Nobody new may come into the window: the node is cordoned meanwhile."""
+        """No newcomer may come into the window: the node is cordoned meanwhile."""
         c = self.c
         node = c.status(self.job)["devices"][rank]["node"]
         c.ctl("node", "cordon", node)
         pid = c.status(self.job)["devices"][rank]["pid"]
         delay = self.random.random() * c.metrics(self.job)[-1]["step_ms"] / 1000
-        c.rest(self.job, QUIET)  # behind what was asked: the steps share their cores with the answers
+        c.rest(self.job, QUIET)  # after the calls above: steps share their cores with the answers
         time.sleep(delay)
         asked = lab.now()
         os.kill(pid, signal.SIGKILL)
@@ -78,7 +78,7 @@ class Run:
         c.rest(self.job, QUIET)
 
     def results(self):
-        """(rows, medians, changes in the order of what was asked)"""
+        """(rows, medians, changes in the order in which they were asked for)"""
         rows = stalls.by_time(self.c.metrics(self.job))
         check([row["step"] for row in rows] == list(range(1, len(rows) + 1)), "a step is missing or came twice")
         middle = stalls.medians(rows)
@@ -126,7 +126,7 @@ def reference(options):
     one = found["shrink"]["step_after"]
     two = found["shrink"]["step_before"]
     for change in changes:
-        if change["kind"] == "kill":  # the share of the dead is computed again, on the one that is left
+        if change["kind"] == "kill":  # the dead worker's share is computed again, on the one that is left
             lost = microbatches // 2 + (microbatches % 2 if change["rank"] == 0 else 0)
             change["over"] = change["gap"] - change["step_before"] - change["step_after"] * lost / microbatches
     print(f"### The reference GPT\n\n{summary}. A step takes {lab.show(one)} ms on one worker, {lab.show(two)} ms "
@@ -148,7 +148,7 @@ def reference(options):
 
 
 def receipts(changes):
-    """What rubatod says itself must be the same arithmetic; it counts from when it got the request."""
+    """The receipts of rubatod must be the same arithmetic; rubatod counts from when it got the request."""
     apart = [abs(one["receipt"]["stall_ms"] - one["stall"]) for one in changes if "receipt" in one]
     lost = [one["receipt"][name] for one in changes if "receipt" in one
             for name in ("steps_lost", "samples_repeated", "samples_skipped")]

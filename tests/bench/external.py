@@ -22,7 +22,7 @@ import cluster  # noqa: E402
 from cluster import check  # noqa: E402
 
 INPUTS, CLASSES, RATE = 16, 8, 0.5
-ROWS = 250  # of a weight, at a time
+ROWS = 250  # of a weight that are handled at a time
 
 
 def shapes(width):
@@ -30,7 +30,7 @@ def shapes(width):
 
 
 def write_weights(path, width):
-    """Returns the offset of each; nothing is held in memory."""
+    """Writes the weights, of which none is held in memory; returns the offset of each."""
     draw, offsets = numpy.random.Generator(numpy.random.PCG64(3)), {}
     with open(path, "wb") as out:
         for name, shape in shapes(width).items():

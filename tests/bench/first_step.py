@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the first step behind a shrink asks of the processor, beside the steps that follow: Markdown on stdout.
+"""What the first step after a shrink asks of the processor, beside the steps that follow: Markdown on stdout.
 
 usage: first_step.py [--count N] [--megabytes N] [--batch N] [--json FILE] [--patience S]
 
 Where steps vary by more than a shrink costs, elastic.py cannot tell; the scheduler can.  For each step of the
-worker that stays: the time that its threads had a core for, the time that they waited for one, and the pages
-that they touched first (/proc, looked at every 10 ms, so that a step's share is right to that).
+worker that stays: the time that its threads had a core for, the time that they waited for one, and the pages that they
+touched for the first time (/proc, read every 10 ms, so that a step's share is right to that).
 """
 import argparse
 import bisect
@@ -56,7 +56,7 @@ class Watch(threading.Thread):
 
 
 def one_shrink(c):
-    """(clock, core, waited, touches) of the first step behind a shrink, and of each that follows."""
+    """(clock, core, waited, touches) of the first step after a shrink, and of each that follows."""
     watch = Watch([device["pid"] for device in c.status("mlp")["devices"]])
     watch.start()
     c.rest("mlp", 4)

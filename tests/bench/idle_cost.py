@@ -28,7 +28,7 @@ MODELS = ["gpt", "mlp", "cnn"]
 BATCH = {"gpt": 16, "mlp": 128, "cnn": 64}
 SHAPES = {"mlp": (784,), "cnn": (3, 32, 32)}
 WARM = 5  # steps of a job that do not count
-SHORT_SECONDS = 3  # that steps of less than a millisecond are counted for
+SHORT_SECONDS = 3  # for which steps of less than a millisecond are counted
 
 
 def part(value, whole):
@@ -170,7 +170,7 @@ def short_steps(c, hidden, workers, steps):
     c.wait("short", f"step={steps}", 600)
     time.sleep(SHORT_SECONDS)
     c.ctl("cancel", "short")
-    rows = [row for row in c.metrics("short") if row["step"] > steps + 1000]  # nobody asks how far it is any more
+    rows = [row for row in c.metrics("short") if row["step"] > steps + 1000]  # no call asks for its status any more
     c.ctl("delete", "short")
     return ((rows[-1]["time"] - rows[0]["time"]) * 1e3 / (len(rows) - 1),
             1e3 * statistics.median(row["step_ms"] for row in rows))

@@ -6,13 +6,13 @@
 
 control  what the recovery itself takes (lab.py)
 over     the gap between the two commits around the death minus the median step of the set that goes on.
-The node is cordoned meanwhile, so that nobody is brought up on the same cores."""
+The node is cordoned meanwhile, so that no newcomer is brought up on the same cores."""
 import os
 import signal
 import statistics
 import sys
 
-import lab  # first: it knows where the others are
+import lab  # first: it tells Python where the others are
 import corpus
 
 

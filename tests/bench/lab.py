@@ -50,7 +50,7 @@ def machine(patience=0):
 def torch_environment():
     """PyTorch as it is fastest here: OpenMP OpenBLAS with kernels for this processor, tcmalloc, one thread.
 
-    What the shell says of OpenBLAS does not count: some set slow kernels everywhere, for the same bits."""
+    Variables of the shell for OpenBLAS do not count: some users set slow kernels everywhere, for the same bits."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
     environment |= {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
                     "GLOO_SOCKET_IFNAME": "lo", "TP_SOCKET_IFNAME": "lo"}
@@ -61,7 +61,7 @@ def torch_environment():
             print(f"PyTorch is faster with {path}", file=sys.stderr)
     with open("/proc/cpuinfo") as file:
         flags = next((line for line in file if line.startswith("flags")), "").split()
-    if "avx512f" in flags:  # newer than this OpenBLAS: it would take slow kernels
+    if "avx512f" in flags:  # a processor newer than this OpenBLAS, which would take slow kernels
         environment["OPENBLAS_CORETYPE"] = "Cooperlake" if "avx512_bf16" in flags else "SkylakeX"
     return environment
 
@@ -78,7 +78,7 @@ class Lab(cluster.Cluster):
     def ledger(self, job=None):
         """Every row that any node has kept, of steps done twice too; `metrics` shows the newer only.
 
-        job: its id; by default there is only one."""
+        job: the job's id; without one there must be only one job."""
         rows = []
         for node in self.nodes:
             for path in glob.glob(os.path.join(node.state, "jobs", job or "*", "metrics")):
@@ -100,8 +100,8 @@ def times(path, pattern):
 
 
 def control(c, number):
-    """What the recovery behind a death took itself, ms: from the later of the reaping and the last freeze until all
-    survivors are in configuration `number`.  Before that they finish computing what they have begun."""
+    """The ms that the recovery after a death itself took: from the later of the reaping and the last freeze until all
+    survivors are in configuration `number`.  Before that the survivors finish computing what they have begun."""
     logs = glob.glob(c.path("local/jobs/*/logs/*"))
     reaped = times(c.nodes[0].log, "signal 9")[-1]
     entered = [time for log in logs for time in times(log, f"configuration {number}: rank")]

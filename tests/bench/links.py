@@ -5,11 +5,11 @@ numbers in a file.
 
 usage: links.py [--models mlp,vgg,gpt] [--mbit 0,1000,200,50] [--steps N] [--json FILE]     (as root)
 
-Each node is a network namespace, with a host name, on a core of its own; what it sends goes through a token bucket (tc tbf) of
-so many megabits a second, 0: unlimited.  All ways run with one replica of the state.  Bytes are what a node's
-interface has sent while the steps ran, all of it: frames, headers, rows, etcd.  The weights that come out of data
-parallelism and of the synchronous pipeline must be the same bits.  Spectrain, whose steps are whole microbatches,
-runs whole laps, and its time is their mean; the others' are medians.
+Each node is a network namespace, with a host name, on a core of its own; what it sends goes through a token bucket (tc
+tbf) of --mbit megabits a second, 0: unlimited.  All ways run with one replica of the state.  Bytes are all that the
+nodes' interfaces have sent while the steps ran: frames, headers, rows, etcd.  Data parallelism and the synchronous
+pipeline must end with the same bits.  Spectrain, whose steps are whole microbatches, runs whole laps, and its time is
+the mean of its steps; the times of the others are medians.
 """
 import argparse
 import statistics
@@ -27,7 +27,7 @@ BURST = 32000  # bytes: a bucket that holds more hides the link from short messa
 
 
 class Linked(hosts.Hosts, lab.Lab):
-    """As far apart as `mbit` says."""
+    """Nodes whose links have `mbit` megabits a second; 0: unlimited."""
 
     def __init__(self, nodes, mbit):
         super().__init__(nodes=nodes, devices=1, pinned=True)
@@ -75,7 +75,7 @@ SHAPES = {"mlp": (784,), "vgg": (3, 16, 16)}
 WAYS = {"data parallel": {"parallel": {"pipeline": 1}}, "pipeline": {"parallel": {"pipeline": 2}},
         "spectrain": {"parallel": {"pipeline": 2, "schedule": "spectrain"}},
         "filters split": {"parallel": {"hypergraph": 2}}}
-SAME_BITS = 2  # of these ways
+SAME_BITS = 2  # the first so many of these ways
 
 
 def one(c, model, way, steps):

@@ -4,10 +4,10 @@
 
 usage: pair.py [--models mlp,cnn,gpt] [--microbatches 2,8] [--rounds N] [--steps N] [--json FILE] [--patience S]
 
-Each worker is on a core of its own, and they meet in shared memory.  In each round all ways train the same batch one after
-the other, in an order that turns; a way's step is the median of all of its steps.  Filters are split with one replica of
-the state, as then no weight moves, once for few words and once layer by layer; all others have the bits of one worker, or
-the bench fails.
+Each worker is on a core of its own, and they meet in shared memory.  In each round all ways train the same batch one
+after the other, in an order that rotates; a way's step is the median of all of its steps.  Filters are split with one
+replica of the state, as then no weight moves, once for few words and once layer by layer; all other ways have the bits
+of one worker, or the bench fails.
 """
 import argparse
 import statistics

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the pictures of docs/theses.md show: a function each, from named numbers to a picture."""
+"""The pictures of docs/theses.md: a function for each, from named numbers to a picture."""
 import math
 import statistics
 
@@ -7,7 +7,7 @@ from svg import Axis, Picture
 
 T95 = {5: 2.776}  # Student's t by the number of seeds
 NAMES = {"mlp": "MLP", "gpt": "GPT", "cnn": "CNN", "vgg": "VGG's shape", "deep": "deep"}
-UNLIMITED = 2000  # Mbit/s in the place of none, on axes
+UNLIMITED = 2000  # Mbit/s that stand for no limit, on axes
 
 
 def table(read, name):
@@ -19,7 +19,7 @@ def percent(*values):
 
 
 def by(rows, key):
-    """Rows by value, in their order."""
+    """Rows by their value of `key`, in their order."""
     found = {}
     for row in rows:
         found.setdefault(row[key], []).append(row)
@@ -169,7 +169,7 @@ def factor(rows, way):
 
 
 def of_law(rows, way):
-    """What it would be, if bytes went over the link while nobody computes, and each node sent half of them."""
+    """The factor, if bytes went over the link while no worker computes, and each node sent half of them."""
     none = {row["way"]: row["ms"] for row in rows if not row["mbit"]}
     sent = {each: statistics.median(row["MB"] for row in rows if row["way"] == each) / 2 for each in none}
     return [(mbit, (none["data parallel"] + 8000 * sent["data parallel"] / mbit) / (none[way] + 8000 * sent[way] / mbit))
@@ -221,7 +221,7 @@ ARMS = "vanilla", "stashing", "2bw", "spectrain-formula", "spectrain"
 
 
 def gap(runs, name, stages, arm):
-    """(mean, half of the 95 % interval) of the loss less the synchronous one, at the rate that is best for that one."""
+    """(mean, half of the 95 % interval) of the loss less the synchronous run's, at the best rate of the latter."""
     alone = runs[f"{name} synchronous"]
     rate = min(alone, key=lambda one: statistics.fmean(alone[one]))
     losses = runs[f"{name} {stages} {arm}"][rate]
@@ -257,7 +257,7 @@ PARTS = 2, 4, 8
 
 
 def in_groups(picture, rows, y, kinds):
-    """A group a net, in it a column for 2, 4 and 8 parts."""
+    """A group for each net, with a column each for 2, 4 and 8 parts."""
     nets = list(by(rows, "net"))
     panel = picture.panel(Axis("net; from left to right 2, 4 and 8 parts", 0, 0, names=[SHORT[net] for net in nets]), y)
     for key, series, name, hollow in kinds:

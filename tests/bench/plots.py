@@ -126,7 +126,7 @@ def same(a, b):
 
 
 def check(drawn, bench):
-    """Words for all that is not as it should be."""
+    """A line on each thing that is not as it should be."""
     bad = []
     for name, text in drawn.items():
         try:

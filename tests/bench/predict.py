@@ -5,9 +5,9 @@
 usage: predict.py [CASE:MICROBATCHES ...] [--rounds N] [--steps N] [--json FILE]
 
 CASE is gpt, mlp or cnn at its own size.  Each round predicts, timing a microbatch on one core, and then takes
-steps on one and on two workers (bench-parts), each pinned to a core.  Shown are medians over rounds: what is
-predicted, the time that the slowest worker had a core for, and the time by the clock, in which others on the
-machine show.  Error is predicted over measured on the core, less 1: waiting for each other is in neither.
+steps on one and on two workers (bench-parts), each pinned to a core.  Shown are medians over rounds: the predicted
+step, the time that the slowest worker had a core for, and the time by the clock, in which other load of the machine
+shows.  Error is predicted over measured on the core, less 1: neither has the time that workers wait for each other.
 """
 import argparse
 import json

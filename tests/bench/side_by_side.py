@@ -63,7 +63,7 @@ class Rubato:
         self.c.wait("gpt", f"devices={world}")
 
     def lives(self):
-        """Nothing of it may have ended before the change."""
+        """No process of the system may have ended before the change."""
 
     def rows(self):
         return self.c.ledger()
@@ -100,7 +100,7 @@ class Relaunched(Rubato):
         self.c.ctl("resume", "gpt")
 
     def again_elsewhere(self, victims):
-        """A node is lost: what is left of the job is cancelled, and its checkpoints go on as another job."""
+        """A node is lost: what is left of the job is cancelled, and another job goes on from its checkpoints."""
         ask = next(node for node in self.c.nodes if node.process.pid not in victims)
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
@@ -377,7 +377,7 @@ def main():
     print(raw["machine"] + "\n")
     material = make_material()
     try:
-        for system in options.systems:  # cells of one system behind each other, all on the same machine
+        for system in options.systems:  # cells of one system one after the other, all on the same machine
             raw["found"][system] = {what: measure(system, what, material, options) for what in options.changes}
             lab.keep(options.json, raw)
     finally:

@@ -5,14 +5,14 @@
 usage: soak.py [--minutes M] [--every S] [--nodes 1|2] [--seed N] [--json FILE]
 
 Every --every seconds one of: resize to another count, kill -9 of a worker, both at once.  The worker that has lived
-longest is spared, so that something lives through all of it.  Just before each, when all is calm, a sample is taken:
-of rubatod, etcd and that worker resident memory, descriptors, threads and sockets; processes beside those that
-must be there; files in the state folders; etcd's keys, without and with the bounded ones, and the size of its file.
+longest is spared, so that one worker lives through all of it.  Just before each, when all is calm, a sample is taken:
+resident memory, descriptors, threads and sockets of rubatod, etcd and that worker; processes beside those that must be
+there; files in the state folders; etcd's keys, without and with the bounded ones, and the size of its file.
 
 The verdict.  The first third of the samples is warming up.  Of the middle and the last third the medians are
 compared: a measure is flat when its last median is at most its middle one plus the slack, which is the larger of
 2 % and what RULES says.  (First and last are medians of ten samples; the slope is Theil and Sen's, per hour, over
-the last two thirds.)  Events are kept up to a thousand: until there are so many they may become more.
+the last two thirds.)  Events are kept up to a thousand: until then their number may grow.
 
 In the end the job is stopped where it is, and its weights must be those of an undisturbed run of as many steps.
 """
@@ -33,7 +33,7 @@ import lab
 from cluster import until
 
 MOST = 3      # devices of the job
-DEVICES = 24  # that there are: one that has failed is left alone for a while
+DEVICES = 24  # in the cluster: a job leaves a device alone for a while after a failure there
 
 # What may come and go without being a leak, in the measure's unit.
 RULES = {"rss, KB": 2048, "descriptors": 2, "threads": 1, "sockets": 2, "processes too many": 0, "files": 3,
@@ -93,7 +93,7 @@ def look_at(pid):
 
 
 def files_in(state):
-    """How many files of each kind: by the first folder, of a job by the next one too."""
+    """How many files of each kind: by the first folder, and within a job by the folder below the job's."""
     kinds = collections.Counter()
     for folder, _, names in os.walk(state):
         parts = os.path.relpath(folder, state).split("/")
@@ -247,7 +247,7 @@ def main():
 
 
 def compare(c):
-    """Stop where it is; as many steps undisturbed must give the same weights."""
+    """Stops the job where it is; as many undisturbed steps must give the same weights."""
     c.ctl("pause", "soak")
     until("the pause", lambda: c.status("soak")["phase"] == "Paused")
     disturbed, steps = c.export("soak"), c.json("describe", "soak")["state"]["parked"]["step"]

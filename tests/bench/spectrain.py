@@ -29,7 +29,7 @@ SAMPLES = 4096
 
 
 def teacher(folder):
-    """Features, and as labels what a random net of two layers makes of them."""
+    """Features, and labels that a random net of two hidden layers gives them."""
     chance = random.Random(7)
     sizes = 16, 32, 32, 10
     layers = [[[chance.gauss(0, 2 / math.sqrt(a)) for _ in range(a)] for _ in range(b)]

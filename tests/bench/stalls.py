@@ -16,7 +16,7 @@ STEPS_AFTER = 10
 
 
 def by_time(rows):
-    """Sorted; a commit that several processes tell of counts once, when it is first told."""
+    """Rows sorted by time; a commit that several processes report counts once, at its first report."""
     seen, out = set(), []
     for row in sorted(rows, key=lambda row: row["time"]):
         if (row["step"], row["configuration"]) not in seen:
@@ -67,7 +67,7 @@ def cost(rows, middle, first, end):
 
 
 def change(rows, middle, asked, **how):
-    """All of one change: its cost, ms to the first commit of the new set, steps lost; None: not all there."""
+    """All of one change: its cost, ms to the first commit of the new set, steps lost; None where rows are missing."""
     found = window(rows, asked, **how)
     if not found:
         return None
@@ -84,7 +84,7 @@ def change(rows, middle, asked, **how):
 
 
 def quiet(rows, middle, changes, gaps):
-    """The cost of every window of so many gaps in which nothing was asked for, one behind the other."""
+    """The cost of every window of so many gaps in which nothing was asked for, one after the other."""
     busy = {i for one in changes for i in range(one["first"], one["end"] + 1)}
     out, start = [], 1
     for i in range(1, len(rows)):

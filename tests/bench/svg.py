@@ -7,21 +7,21 @@
     panel.points([(8, 1.2)], 1, "measured")
     picture.write(path)
 
-A series has a number: of its colour, which the colour-blind tell apart, and of its mark.  Titles and legends stand above the
-panels, in lines that are broken by estimated widths, so nothing lies on anything.
+A series has a number, which gives it a mark and a colour that the colour-blind tell apart.  Titles and legends stand
+above the panels, in lines that are broken by estimated widths, so that nothing overlaps.
 """
 import math
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT, MARGIN = 760, 300, 16
-LEFT, RIGHT, GAP = 52, 14, 26  # of a panel: what numbers take; between panels
+LEFT, RIGHT, GAP = 52, 14, 26  # of a panel: room for its numbers; between panels
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#aa3377", "#997700", "#66aacc", "#666666")
 INK, PALE, GRID = "#222222", "#666666", "#e4e4e4"
 LETTER = 0.56  # the width of a letter over the font's size, generously
 
 
 def number(value):
-    """As short as it is exact enough: pixels."""
+    """A number of pixels, as short as is exact enough."""
     text = f"{value:.1f}"
     return text[:-2] if text.endswith(".0") else text
 
@@ -89,7 +89,7 @@ class Axis:
         return [round(k * step, 9) for k in range(math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9) + 1)]
 
     def part(self, value):
-        """Where it lies, 0 to 1."""
+        """Where a value lies on the axis, 0 to 1."""
         if self.log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
@@ -119,11 +119,11 @@ class Panel:
         self.note(name, lambda x, y: rule(x - 9, y, x + 9, y, colour, thick, dash))
 
     def level(self, value, name=None, dash="5 4", colour=PALE):
-        """Across the panel."""
+        """A line across the panel."""
         self.line([(self.x.low, value), (self.x.high, value)], 0, name, dash, colour, 1.2)
 
     def band(self, low, high, name=None):
-        """Between two lines of points."""
+        """The area between two lines of points."""
         def draw():
             path = " ".join(",".join(map(number, self.at(*point))) for point in low + high[::-1])
             return f'<polygon points="{path}" fill="#dde6ee"/>'
@@ -162,7 +162,7 @@ class Panel:
                                       f'fill="{colour}"/>'))
 
     def text(self, x, y, words, anchor="start", over=6):
-        """Beside a point, so many pixels above it."""
+        """Words beside a point, `over` pixels above it."""
         def draw():
             a, b = self.at(x, y)
             return label(a, b - over, words, 10, anchor, PALE)

@@ -102,7 +102,7 @@ def peer(name):
 
 
 def export(name, path):
-    """The same model as ONNX, for those that Rubato has no generator of."""
+    """Writes the same model as ONNX, for models that Rubato has no generator of."""
     import torch
 
     module, features, _, _ = modules()[0][name](2)
@@ -146,7 +146,7 @@ class Side:
 
 
 def measure(case, options):
-    import lab  # not for PyTorch's process, whose memory is shown
+    import lab  # not in PyTorch's process, whose memory is shown
 
     name, microbatches = case.split(":")
     with tempfile.TemporaryDirectory() as folder:
