@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a service manager grants and what rubatod takes to leave its jobs fit together, and what is installed lies side
-by side, where the unit begins it."""
+"""The time that a service manager grants suffices for rubatod to leave its jobs, and the programs are installed side by
+side, where the unit starts rubatod."""
 import json
 import os
 import re
@@ -18,7 +18,7 @@ leaves = int(re.search(r"--leave-timeout.*\(default (\d+)s", usage).group(1))
 with open(os.path.join(root, "docs/operations.md")) as file:
     page = file.read()
 bad = []
-if stops < leaves + 5:  # workers are killed, the lease is given back
+if stops < leaves + 5:  # then workers are killed, the lease is given back
     bad.append(f"TimeoutStopSec={stops} is too short for --leave-timeout {leaves}s")
 if f"`TimeoutStopSec={stops}`" not in page or f"`terminationGracePeriodSeconds: {stops}`" not in page:
     bad.append(f"docs/operations.md does not say {stops} s")

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each fault point is placed in the sources, each that is placed is in the table, and docs/faults.md names it."""
+"""Each fault point is placed in the sources, each placed point is in the table, and docs/faults.md names each."""
 import glob
 import os
 import re

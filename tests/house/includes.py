@@ -5,7 +5,7 @@
 usage: includes.py SOURCE_ROOT
 
 The tables are those of docs/ARCHITECTURE.md, read from there, so that the page cannot go stale: one of rooms,
-one of the folders in large rooms.  What lies at the top of a room is for all of its folders.
+one of the folders in large rooms.  All folders of a room may include what lies at its top.
 """
 import os
 import re

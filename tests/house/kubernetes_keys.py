@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The keys that deploy/kubernetes uses of each kind of object, and no others: kubectl kustomize lets misspelt ones pass.
 
-A dict has these keys; a list of one has items like it; ANY is a scalar, a map with names of one's own, or something that
-nobody misspells.  Who uses a new key writes it down here."""
+A dict has these keys; a list of one item has items like it; ANY is a scalar, a map with names of one's own, or a value
+that needs no check.  A new key that deploy/kubernetes uses is added here."""
 
 ANY = None
 METADATA = {"name": ANY, "namespace": ANY, "labels": ANY, "annotations": ANY}
@@ -61,7 +61,7 @@ KEYS = {  # beside apiVersion, kind and metadata
 
 
 def strangers(value, keys, where):
-    """What of `value` is not in `keys`, a line each."""
+    """The keys of `value` that `keys` does not have, a line each."""
     if keys is ANY:
         return []
     if isinstance(keys, list):

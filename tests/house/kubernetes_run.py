@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run what the pods of deploy/kubernetes run, with their own words: three etcds, the first container that makes a pod's
-certificate, and rubatod.  Names and addresses of the cluster become this host's; nothing else is changed."""
+"""Run the commands of the pods of deploy/kubernetes, as they are written there: three etcds, the init container that
+makes a pod's certificate, and rubatod.  Names and addresses of the cluster become this host's; nothing else is
+changed."""
 import os
 import re
 import shutil
@@ -77,7 +78,7 @@ def until(predicate, seconds):
 
 
 def certificates(here):
-    """Those of etcd and the authority, as the page says."""
+    """Makes the certificates of etcd and the authority, as docs/kubernetes.md says."""
     script = os.path.join(here.root, "deploy/certificates")
     with open(os.path.join(here.root, "docs/kubernetes.md")) as file:
         names = re.search(r"^ *deploy/certificates certs etcd (.*)$", file.read(), re.M)[1]
@@ -85,7 +86,7 @@ def certificates(here):
 
 
 def own_certificate(here):
-    """The first container, twice: a pod may be started again with the folder of its last start."""
+    """Runs the init container `certificate` twice: a pod may be started again with the folder of its last start."""
     os.mkdir(here.path("run"))
     line, environment = here.container("DaemonSet", "certificate", {"POD_IP": "127.0.0.1"})
     for _ in range(2):
@@ -105,7 +106,7 @@ def settings(here):
 
 
 def probes(here):
-    """What is asked of rubatod's pod over HTTP."""
+    """The paths that rubatod's pod is asked for over HTTP."""
     template = next(item for item in here.items if item["kind"] == "DaemonSet")["spec"]["template"]
     container = template["spec"]["containers"][0]
     return [container["livenessProbe"]["httpGet"]["path"], container["readinessProbe"]["httpGet"]["path"],

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""deploy/kubernetes, as far as it can be tried without a cluster: what names something names what is there, no key is
-misspelt, and what its containers run does run: three etcds, the certificate of a pod, and a rubatod that becomes a node."""
+"""deploy/kubernetes, as far as it can be tried without a cluster: each name is that of an existing object, no key is
+misspelt, and the commands of its containers run: three etcds, a pod's certificate, and a rubatod that becomes a node."""
 import copy
 import os
 import re
@@ -44,7 +44,7 @@ def labelled(item, labels):
 
 
 def assembled():
-    """The base without kubectl."""
+    """The base, put together without kubectl."""
     rules = read(BASE, "kustomization.yaml")[0]
     items = [item for name in rules["resources"] for item in read(BASE, name)]
     for made in rules["configMapGenerator"]:
@@ -53,7 +53,7 @@ def assembled():
             with open(os.path.join(BASE, path)) as file:
                 data[os.path.basename(path)] = file.read()
         items.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": made["name"]}, "data": data})
-    items = copy.deepcopy(items)  # YAML's anchors share what is told apart below
+    items = copy.deepcopy(items)  # YAML's anchors share objects that differ below
     for item in items:
         if item["kind"] != "Namespace":
             item["metadata"]["namespace"] = rules["namespace"]
@@ -67,7 +67,7 @@ class Plain(yaml.SafeDumper):
 
 
 def rendered(*components):
-    """As an overlay of a user's takes them in."""
+    """The base with these components, as a user's overlay takes them in; without kubectl the base alone, or None."""
     if not shutil.which("kubectl"):
         return None if components else assembled()
     with tempfile.TemporaryDirectory() as mine:
@@ -140,7 +140,7 @@ def selected(selector, items):
 
 
 def check_selector(item, items):
-    """Of services, budgets, policies and monitors: they find the pods of one set, which have the ports that they name."""
+    """Services, budgets, policies and monitors select the pods of one set, which have the ports that they name."""
     spec = item["spec"]
     found = selected(spec.get("selector") or spec.get("podSelector"), items)
     where = f"{item['kind']} {item['metadata']['name']}"
@@ -174,7 +174,7 @@ def find(items, kind, start):
 
 
 def check_words(items):
-    """Grace, and what the page says."""
+    """The grace period suffices for leaveTimeout; docs/kubernetes.md has both, the secrets and the label of nodes."""
     settings = yaml.safe_load(find(items, "ConfigMap", "rubatod")["data"]["rubatod.yaml"])
     pod = find(items, "DaemonSet", "rubatod")["spec"]["template"]["spec"]
     leaves, grace = seconds(settings["leaveTimeout"]), pod["terminationGracePeriodSeconds"]

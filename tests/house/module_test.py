@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The CUDA module asks the loader for no driver, and shows one symbol; what it asks NCCL and cuDNN for, they have.
+"""The CUDA module asks the loader for no driver, and exports one symbol; NCCL and cuDNN have what it asks them for.
 
 usage: module_test.py MODULE
 """
@@ -15,13 +15,13 @@ def lines(*command):
 
 
 def asked_for(module, prefix):
-    """Functions that it looks up by name when it runs: texts in it, perhaps the ends of others."""
+    """Functions that the module looks up by name when it runs: strings in it, perhaps the ends of longer strings."""
     found = (re.search(r"\b(" + prefix + r"[A-Z]\w+)$", line) for line in lines("readelf", "-p", ".rodata", module))
     return {match.group(1) for match in found if match}
 
 
 def lacking(module):
-    """Functions that libraries beside cuBLASLt do not have; those that are not here are not asked."""
+    """Functions that libraries beside cuBLASLt lack; a library that is not here is not asked."""
     wrong = []
     found = re.search(r"libcublasLt\S* => (\S+)/", "\n".join(lines("ldd", module)))
     for prefix, name in ("nccl", "libnccl.so.2"), ("cudnn", "libcudnn.so.9"):
