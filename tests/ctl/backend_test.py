@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The public ONNX backend tests, through `rubatoctl model test`: backend_test.py RUBATOCTL [--write]
 
-None gives a wrong answer, none crashes, and those that are not supported are exactly the ones that
+No test gives a wrong answer, none crashes, and the tests that are not supported are exactly those that
 backend_unsupported.txt names, each with its reason (--write: write that file anew).
 
 `training` counts the tests of one operator that concerns training nets: all but those of operators

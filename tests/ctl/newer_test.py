@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operators that are newer than the public backend tests, in the same form: newer_test.py RUBATOCTL
 
-What must come out is computed here, by NumPy, from the operators' definitions.  A wrong expectation
-and a broken model must be seen as failures, each of its own folder alone."""
+The expected outputs are computed here, by NumPy, from the operators' definitions.  A wrong expectation and a broken
+model must be seen as failures, each of its own folder alone."""
 import json
 import math
 import os
@@ -107,7 +107,7 @@ def make():
          approximate="tanh")
     case("Mish", 18, [x], [(x * numpy.tanh(numpy.log1p(numpy.exp(x)))).astype("float32")])
     x = real(2, 3 * 4, 6)
-    image = numpy.zeros((2, 3, 3, 6), "float32")  # pads of one column behind
+    image = numpy.zeros((2, 3, 3, 6), "float32")  # one column of padding at the end
     for i in range(6):
         row, column = i // 3, i % 3 * 2
         image[:, :, row:row + 2, column:column + 2] += x[:, :, i].reshape(2, 3, 2, 2)
@@ -119,7 +119,7 @@ def make():
         case("DFT", 17, [x, numpy.int64(n)], [y], inverse=1, onesided=1)
         if n == 8:
             case("DFT", 17, [x], [y], inverse=1, onesided=1)
-    x = real(1, 9)  # to thirds: tents three wide, of what lies inside
+    x = real(1, 9)  # to thirds: tents three wide, of the part that lies inside
     tent = numpy.array([1, 2, 3, 2, 1], "float32")
     y = [[(x[0, :4] * tent[1:]).sum() / 8, (x[0, 2:7] * tent).sum() / 9, (x[0, 5:] * tent[:4]).sum() / 8]]
     case("Resize", 18, [x, None, None, numpy.array([1, 3], "int64")], [numpy.array(y, "float32")],
@@ -164,7 +164,7 @@ def make():
 
 
 def large_unsigned():
-    """The larger half of uint64 is negative to who takes it for int64."""
+    """The larger half of uint64 is negative if it is taken for int64."""
     x = numpy.array([2**63 + 2**40, 2**64 - 1, 7], "uint64")
     case("Cast", 17, [x], [x.astype("float32")], to=TensorProto.FLOAT)
     case("Abs", 17, [x], [x])
@@ -219,7 +219,7 @@ def small_numbers():
 
 
 def indices_outside():
-    """Beyond its own axis, though the tensor is long enough: what is read is no number, and nothing is written."""
+    """An index beyond its own axis, though the tensor is long enough, reads a NaN and writes nothing."""
     x = real(2, 3)
     places = numpy.array([[0, 3], [1, -4], [-3, 2], [-1, -1], [2, 0]], "int64")
     case("GatherND", 17, [x, places], [numpy.array([numpy.nan] * 3 + [x[1, 2], numpy.nan], "float32")])
@@ -255,7 +255,7 @@ def layer_norms():
 
 
 def labels_that_are_none():
-    """A label that is no class loses what is no number, but for one that is ignored."""
+    """A label that is no class gives a NaN as loss, unless it is the one that is ignored."""
     scores = numpy.log(softmax(real(5, 3)))
     labels = numpy.array([2, -1, 3, 0, 7], "int64")
     rows = numpy.array([-scores[0, 2], numpy.nan, numpy.nan, -scores[3, 0], 0], "float32")
