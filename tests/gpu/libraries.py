@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The libraries beside the driver that a GPU is used through: which there are, of what version, or why not; and
+"""The libraries beside the driver that a GPU is used through: which are there, of what version, or why one is not; and
 what the driver says of its memory.
 
 usage: libraries.py       lines of the table of tests/gpu/run
@@ -13,7 +13,7 @@ import threading
 
 
 def load(name):
-    """From the folders of RUBATO_LIBRARIES, or wherever the loader finds it; OSError says why not."""
+    """Loads a library from the folders of RUBATO_LIBRARIES, or from where the loader finds it; OSError says why not."""
     for folder in os.environ.get("RUBATO_LIBRARIES", "").split(":"):
         if folder and os.path.exists(os.path.join(folder, name)):
             return ctypes.CDLL(os.path.join(folder, name))
@@ -25,7 +25,7 @@ def dotted(number):
 
 
 def nccl():
-    """(version, whether it can shrink a communicator) of the one that workers open."""
+    """(version, whether it can shrink a communicator) of the NCCL that workers open."""
     path = os.environ.get("RUBATO_NCCL")
     if path == "":
         raise OSError("it is not wanted: RUBATO_NCCL is empty")
@@ -87,7 +87,7 @@ def nvml():
 
 
 class Used:
-    """Bytes in use on the first GPU, by whomever; None where NVML is not there."""
+    """Bytes in use on the first GPU, by any process; None where NVML is not there."""
 
     def __init__(self):
         try:
@@ -105,7 +105,7 @@ class Used:
 
 
 class Peak(threading.Thread):
-    """The most beyond what was in use when it was made, looked at twenty times a second."""
+    """The most memory beyond what was in use when this was made; it looks twenty times a second."""
 
     def __init__(self):
         super().__init__(daemon=True)
@@ -118,7 +118,7 @@ class Peak(threading.Thread):
             self.most = max(self.most, self.used.now() or 0)
 
     def gigabytes(self):
-        """So far; None: nobody knows."""
+        """The peak so far; None where it is not known."""
         return (self.most - self.before) / 1e9 if self.used.library else None
 
     def text(self):

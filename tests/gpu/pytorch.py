@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The models of tests/gpu/speed.py by PyTorch, one way to run one of them a process.
+"""The models of tests/gpu/speed.py by PyTorch; a process runs one of them, in one way.
 
 usage: pytorch.py gpt|small|resnet fp32|bf16|bf16-compiled SIZES
 
@@ -101,7 +101,7 @@ def run(name, way, sizes):
 
     seconds(5)
     torch.cuda.reset_peak_memory_stats()
-    steps = max(8, min(200, int(3 / seconds(3) * 3)))  # of some seconds
+    steps = max(8, min(200, int(3 / seconds(3) * 3)))  # they take some seconds
     rate = MICROBATCHES * samples * steps / seconds(steps)
     print("RESULT " + json.dumps({"rate": rate, "allocated": torch.cuda.max_memory_allocated() / 1e9}), flush=True)
 

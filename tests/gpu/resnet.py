@@ -4,8 +4,7 @@
 
 usage: resnet.py FILE
 
-Its weights are all alike in each tensor, so that the file packs to nothing: what a step takes does not depend on
-them."""
+All weights of a tensor are equal, so that the file packs to nothing: the time of a step does not depend on them."""
 import os
 import sys
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
 """tests/gpu/run, rehearsed: the host stands in for a GPU, everything is tiny, and there is no PyTorch, no NCCL and
-no compute-sanitizer.  What it is for is tried on a real machine once; that it comes to its table is tried here.
+no compute-sanitizer.  What it measures is tried on a real machine once; that it comes to its table is tried here.
 
 usage: run_test.py BUILD MODULE      MODULE: of the host in a GPU's place"""
 import os
@@ -69,7 +69,7 @@ class Machine:
 
 
 def word(table, name):
-    """That behind the row's name."""
+    """The word after the row's name."""
     rows = [line for line in table if line.startswith(name)]
     check(rows, f"no row '{name}'")
     return rows[0][34:].split()[0]
@@ -97,7 +97,7 @@ def everything_fast(folder):
 
 
 def cut_and_skipped(folder):
-    """The time ends within a step: nothing of it is left, and the others are skipped."""
+    """The time ends within a step: no process of that step is left, and the other steps are skipped."""
     machine = Machine(folder)
     machine.run("one sha256|state and sums|shelves", seconds=14)
     table = machine.table()

@@ -1,16 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""What training steps take on one GPU, where the time goes, and beside it PyTorch where it is installed.
+"""The time of training steps on one GPU, where that time goes, and PyTorch beside it, where it is installed.
 
 usage: speed.py gpt | gpt32 | small | resnet | torch-gpt | torch-gpt32 | torch-small | torch-resnet |
        communicator | resizes | plan
 
 Prints lines of the table of tests/gpu/run.  gpt: GPT-2 124M at sequence 1024, steps of two microbatches of 8, in
-bfloat16, gpt32 in float32.  small: a GPT of which a step is mostly asking for kernels.  resnet: ResNet-50 on 64 x 64
-pixels, of two of 128; from RUBATO_RESNET, which tests/gpu/resnet.py has made.  torch-...: the same models and steps
-by PyTorch, and the ones beside the others, by what was left in RUBATO_RESULTS.  resizes: changes of devices of
-a GPT, with two ranks on the one GPU.  plan: what `profile` and `plan` say of a GPT on one GPU, beside the step that
-it had.  RUBATO_GPU_TINY: everything of a size for machines without a GPU."""
+bfloat16, gpt32 in float32.  small: a GPT whose steps mostly launch kernels.  resnet: ResNet-50 on 64 x 64 pixels, steps
+of two microbatches of 128; from RUBATO_RESNET, which tests/gpu/resnet.py has made.  torch-...: the same models and
+steps by PyTorch, and Rubato's figures beside them, from RUBATO_RESULTS, where earlier calls left them.  resizes:
+changes of devices of a GPT, with two ranks on the one GPU.  plan: what `profile` and `plan` say of a GPT on one GPU,
+beside its measured step.  RUBATO_GPU_TINY: everything of a size for machines without a GPU."""
 import json
 import os
 import re
@@ -19,7 +19,7 @@ import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-FOUND = os.environ.get("LD_LIBRARY_PATH")  # as it was before our programs' folders are in front of it
+FOUND = os.environ.get("LD_LIBRARY_PATH")  # as it was before cluster puts our libraries' folders in front of it
 sys.path.insert(0, os.path.join(HERE, "../e2e"))
 import cluster  # noqa: E402
 import libraries  # noqa: E402
@@ -41,13 +41,14 @@ def flops_a_token(of):
 
 
 def keep(name, **values):
-    """For what is printed beside it."""
+    """Keeps figures for lines that are printed beside them later."""
     with open(RESULTS, "a") as file:
         file.write(json.dumps({"name": name, **values}) + "\n")
 
 
 def stream(command, seen, **more):
-    """Its lines, told as they come, so that one that is ended in the middle has said what it knew."""
+    """Prints a command's lines as they come, so that a command that is ended in the middle has said what it knew;
+    returns (exit status, last line)."""
     child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **more)
     last = ""
     try:
@@ -62,7 +63,7 @@ def stream(command, seen, **more):
 
 
 def times(case, precision):
-    """The program's own lines; (samples a second, GB at most until the steps were done)."""
+    """Prints the program's own lines; returns samples a second, and the GB at most until the steps were done."""
     peak, found = libraries.Peak(), {}
 
     def seen(line):
@@ -104,7 +105,7 @@ def resnet():
 
 
 def torch(name, precision, *ways):
-    """Each way in a process of its own, so that its peak is its own; what fails is a line."""
+    """Runs each way in a process of its own, so that its peak is its own; a way that fails is a line of the table."""
     environment = {key: value for key, value in os.environ.items() if key != "LD_LIBRARY_PATH"}
     environment |= {"LD_LIBRARY_PATH": FOUND} if FOUND else {}
     of = GPTS.get(name, {})
@@ -128,7 +129,7 @@ def torch(name, precision, *ways):
 
 
 def print_ratio(title, way, theirs, mfu):
-    """Rubato's to theirs."""
+    """Prints the ratio of Rubato's figures to theirs."""
     rows = {}
     if os.path.exists(RESULTS):
         with open(RESULTS) as file:
