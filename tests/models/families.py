@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model families that PyTorch's exporter is tried with: their data, weights and job specs.
 
-Nothing here needs torch: weights and data are functions of names and seeds, so that fixtures hold
-neither (`record.py` makes them, tests/e2e/families.py trains them).
+Nothing here needs torch: weights and data are functions of names and seeds, so that fixtures hold neither (`record.py`
+makes the fixtures, tests/e2e/families.py trains them).
 """
 import gzip
 import json
@@ -15,8 +15,8 @@ STEPS = 20
 VOCAB, SEQ = 256, 12
 
 # family: kind of data, optimizer, learning rate, samples in a step and in a microbatch
-# (BatchNormalization: all).  A ResNet of this size is chaotic: with steps as large as the others'
-# PyTorch in float32 is as far from PyTorch in float64 as from anybody else.
+# (BatchNormalization: all).  A ResNet of this size is chaotic: with steps as large as the others', PyTorch in float32
+# is as far from PyTorch in float64 as from any other program.
 FAMILIES = {
     "mlp": ("vectors", "adamw", 3.0e-3, 8, 4),
     "resnet18": ("images", "sgd", 2.0e-3, 16, 16),
@@ -36,7 +36,7 @@ def weight(name, shape):
     """The initial value of the parameter `name`: norms near 1, biases near 0, rows of length near 1."""
     draw = numpy.random.RandomState(zlib.crc32(name.encode())).standard_normal(shape)
     if len(shape) < 2:
-        last = 0.2 if name.endswith("bn3.weight") else 1.0  # of a bottleneck: the sum stays tame
+        last = 0.2 if name.endswith("bn3.weight") else 1.0  # a bottleneck's last norm: the sum stays tame
         return last * ((1.0 if name.endswith("weight") else 0.0) + 0.1 * draw).astype("float32")
     fan = numpy.prod(shape[1:])
     return (draw / numpy.sqrt(max(fan, 1))).astype("float32")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nets on tokens, in plain torch: LSTM, GPT-2, BERT, Llama; as their usual implementations write them.
 
-Modern is what torch 2 has functions of its own for: RMSNorm, attention with grouped heads.
+Modern is made of parts that torch 2 has functions of its own for: RMSNorm, attention with grouped heads.
 """
 import math
 

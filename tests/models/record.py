@@ -6,8 +6,9 @@ usage: record.py [--keep OPSET,...] [--into FOLDER] [FAMILY...]        needs tor
 
 FOLDER/FAMILY-[EXPORTER-]OPSET.onnx.gz hold the graph, the parameters zeroed (families.weight makes them);
 FOLDER/optimized-FAMILY.onnx.gz is a file that must not be trained; FOLDER/index[-newer].json has for each family the
-parameters' shapes, the losses of the first 20 steps and how far PyTorch's own get from them.  The exporters are torch 1's, without a name, or those of torch 2: `script` and `dynamo`.  Every opset that
-an exporter writes is exported; of those, --keep are kept (13 and 17; script 20, dynamo 18 and 23).
+parameters' shapes, the losses of the first 20 steps and how far PyTorch's own losses get from those.  The exporters are
+torch 1's, without a name, or those of torch 2: `script` and `dynamo`.  Every opset that an exporter writes is exported;
+of those, --keep are kept (13 and 17; script 20, dynamo 18 and 23).
 """
 import gzip
 import io
@@ -25,7 +26,7 @@ import reference
 NEWER = int(torch.__version__.split(".")[0]) >= 2
 EXPORTERS = {"script": range(18, 21), "dynamo": range(18, 24)} if NEWER else {"": range(13, 18)}
 KEEP = {"script": [20], "dynamo": [18, 23], "": [13, 17]}
-OPTIMIZED = "bert"  # what the default of the newer exporter makes of it, to be refused
+OPTIMIZED = "bert"  # also exported by the newer exporter's default, to be refused
 INDEX = "index-newer.json" if NEWER else "index.json"
 warnings.filterwarnings("ignore")
 
@@ -57,7 +58,7 @@ def export_dynamo(module, inputs, opset, optimize=False):
 
 
 def strip_newer(proto, calls):
-    """Of the metadata only what says which tensor is a parameter is left; `calls`: and what nodes came from."""
+    """Leaves only the metadata that say which tensor is a parameter and, with `calls`, what nodes came from."""
     graph = proto.graph
     kept = [[(entry.key, entry.value) for entry in node.metadata_props if calls and entry.key.endswith("fx_node")]
             for node in graph.node]
@@ -75,7 +76,7 @@ def strip_newer(proto, calls):
 
 
 def strip(proto, names, calls=False):
-    """Zeros for the parameters: gzip makes nothing of them.  What exporters write for people goes."""
+    """Zeroes the parameters, which gzip then packs to nothing, and removes what exporters write for people."""
     for tensor in proto.graph.initializer:
         if tensor.name in names:
             tensor.raw_data = bytes(len(tensor.raw_data))

@@ -80,7 +80,7 @@ def losses(module, family):
 
 def spread(family, runs=16):
     """By step, the most by which PyTorch's own losses differ, relatively, where weights begin half a unit in the last
-    place apart: most nets forget that, one with many norms and maxima may fork."""
+    place apart: most nets forget that difference, a net with many norms and maxima may fork."""
     exact, most = losses(make(family), family), [0.0] * families.STEPS
     for seed in range(runs):
         torch.manual_seed(seed)
@@ -93,7 +93,7 @@ def spread(family, runs=16):
 
 
 def gradients(family, dtype=torch.float64):
-    """Of the first step's loss, as numpy's float64, by the parameters' names; in double they are the truth."""
+    """The gradients of the first step's loss, as numpy's float64, by parameter name; in double they are the truth."""
     module = make(family).to(dtype)
     x, y = batch(family, 0, order())
     loss_of(module, x.to(dtype) if x.is_floating_point() else x, y).backward()

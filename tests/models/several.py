@@ -18,8 +18,8 @@ NAMES["severalloss"] = NAMES["several"] + ["labels"]
 
 
 def arrays():
-    """A row each: tokens, mask, kinds; and the labels.  The mask hides the padding, 0, whose row of the table gets no
-    gradient in PyTorch, and more."""
+    """A row for each sample: tokens, mask, kinds; and the labels.  The mask hides the padding, which is token 0, and
+    more; the padding's row of the table gets no gradient in PyTorch."""
     tokens, labels = families.arrays("tokens")
     draw = numpy.random.RandomState(8)
     mask = (draw.random_sample(tokens.shape) < 0.7) & (tokens != 0)

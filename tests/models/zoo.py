@@ -24,7 +24,7 @@ class Zoo(nn.Module):
         self.head = nn.Linear(24, classes)
 
     def planes(self, x):
-        """On N C H W."""
+        """The parts that work on N C H W."""
         y = F.silu(self.groups(self.stem(x)))
         y = y + F.hardswish(self.depthwise(self.prelu(self.instance(y))))
         small = F.mish(self.down(y))
