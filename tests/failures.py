@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Who has failed, and its last words: failures.py FOLDER LOG, where LOG is what `meson test` wrote of it (testlog.json)."""
+"""The tests that failed, and their last lines: failures.py FOLDER LOG, where LOG is what `meson test` wrote of FOLDER
+(testlog.json)."""
 import json
 import sys
 
