@@ -109,12 +109,16 @@ static int walk(struct run *run, const char *folder, const char *name, int depth
     int n, err = 0;
 
     if (rb_model_case_is(folder))
-        return run_folder(run, folder, name[0] ? name : slash && slash[1] ? slash + 1 : folder,
+        return run_folder(run, folder,
+                          name[0]             ? name
+                          : slash && slash[1] ? slash + 1
+                                              : folder,
                           why);
     n = depth < DEPTH ? scandir(folder, &entries, plain_name, alphasort) : 0;
     for (int i = 0; i < n; i++) {
         RB_CLEANUP(rb_freep) char *path = rb_format("%s/%s", folder, entries[i]->d_name);
-        RB_CLEANUP(rb_freep) char *inner =
+        RB_CLEANUP(rb_freep)
+        char *inner =
             name[0] ? rb_format("%s/%s", name, entries[i]->d_name) : rb_string(entries[i]->d_name);
         struct stat status;
 
@@ -168,8 +172,9 @@ int rb_model_test(struct rb_session *session, const struct rb_arguments *argumen
     failed = json_array_size(run.names[FAILED]) > 0;
     any = failed || json_array_size(run.names[PASSED]) || json_array_size(run.names[UNSUPPORTED]);
     if (!err && !any)
-        err = rb_why_set(&why, RB_ENOTFOUND, "no folder there has a model.onnx and a "
-                                             "test_data_set_0");
+        err = rb_why_set(&why, RB_ENOTFOUND,
+                         "no folder there has a model.onnx and a "
+                         "test_data_set_0");
     if (!err)
         print(&run);
     for (int i = 0; i < VERDICTS; i++)

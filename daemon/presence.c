@@ -237,7 +237,7 @@ static int64_t read_lease(const struct rb_presence *presence)
     if (!rb_file_read(presence->lease_path, 64, &text, &why) && text.data)
         lease = strtoll(text.data, NULL, 10);
     RB_CLEANUP(rb_freep) char *ours = lease_text(presence, lease);
-    if (lease && strchr(text.data, ' ') && strcmp(text.data, ours)) /* up to 0.23: no digest */
+    if (lease && strchr(text.data, ' ') && strcmp(text.data, ours)) /* up to 0.23.0: no digest */
         lease = 0;
     rb_buffer_done(&text);
     return lease > 0 ? lease : 0;

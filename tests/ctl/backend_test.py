@@ -5,7 +5,7 @@
 No test gives a wrong answer, none crashes, and the tests that are not supported are exactly those that
 backend_unsupported.txt names, each with its reason (--write: write that file anew).
 
-`training` counts the tests of one operator that concerns training nets: all but those of operators
+`concerns_training` counts the tests of one operator that concerns training nets: all but those of operators
 that only inference, images, text or signals need."""
 import json
 import os

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A job on GPUs that is resized again and again: nothing of it grows but its steps.
 
-What is looked at each time that it is back on one device: descriptors, threads and resident memory of the worker
-that stays and of rubatod, and the memory of a real GPU.  As many resizes as the time allows, at most 100 and at
+Looked at once warm and again at the end: descriptors, threads and resident memory of the worker that stays and of
+rubatod, and the memory of a real GPU.  As many resizes as the time allows, at most 100 and at
 least 30 on a real GPU (gpus.py says which that is)."""
 import os
 import time

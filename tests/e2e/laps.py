@@ -89,7 +89,7 @@ def killed():
 
 
 def refused():
-    """What several stages would have to update, and pins that contradict each other."""
+    """A microbatch that the schedule cannot have is refused; without it the same job runs."""
     with cluster.Cluster(devices=2) as c:
         start(c)
         made = spec(c, 4, 2, 2)

@@ -33,7 +33,7 @@ def rubatod_killed():
 
 
 def stopped_while_rubatod_was_away():
-    """Nobody who answers is adopted as one who trains."""
+    """A worker whose socket takes a connection, but which says nothing, is not adopted: it is killed."""
     with cluster.Cluster(devices=2) as c:
         model(c)
         c.submit("gpt", spec(c, ENDLESS, 2))
@@ -147,7 +147,7 @@ def parked_as_rubatod_died():
 
 
 def stopped_and_started():
-    """SIGTERM on a single node: stops within 5 s, goes on from there when started again."""
+    """SIGTERM on a single node: stops within 10 s, goes on from there when started again."""
     with cluster.Cluster(devices=2) as c:
         model(c)
         c.submit("gpt", spec(c, ENDLESS, 2))

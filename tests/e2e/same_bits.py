@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""One job file, one sha256: at 1, 2, 3 and 5 devices, resized six times, stopped and resumed.
+"""One job file, one sha256: at 1, 2, 3 and 5 devices, resized seven times, stopped and resumed.
 
 The models have what is hardest to keep equal: dropout and BatchNormalization; the batch is divisible
 by no device count.  In both precisions.

@@ -13,7 +13,7 @@ from delicate import gpt_spec, models
 
 
 class Manager:
-    """systemd's end: what is told goes into `words`, as (when, who by its pid, text)."""
+    """systemd's end: what is told goes into `told`, as (when, who by its pid, text)."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
