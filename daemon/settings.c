@@ -225,10 +225,10 @@ static int check_name(const char *name, struct rb_why *why)
     static const char allowed[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
     if (!*name || strlen(name) > NODE_MOST || strspn(name, allowed) != strlen(name) ||
-        !strcmp(name, "leader"))
+        strchr("-.", name[0]) || !strcmp(name, "leader"))
         return rb_why_set(why, RB_EINVAL,
-                          "--node '%s': up to %d letters, digits, '-', '_' and '.', and not "
-                          "'leader'",
+                          "--node '%s': up to %d letters, digits, '-', '_' and '.', no '-' or '.' "
+                          "in front, and not 'leader'",
                           name, NODE_MOST);
     return RB_OK;
 }

@@ -79,6 +79,8 @@ static void refusals(void **state)
         {{"--state-dir", "/x", "--single-node", "--cpu-devices", "4x"}, "4x"},
         {{"--state-dir", "/x", "--single-node", "--node", "a/b"}, "a/b"},
         {{"--state-dir", "/x", "--single-node", "--node", "leader"}, "leader"},
+        {{"--state-dir", "/x", "--single-node", "--node=-x"}, "'-x'"},
+        {{"--state-dir", "/x", "--single-node", "--node", ".."}, "in front"},
         {{"--config", "/nowhere/at/all.yaml"}, "/nowhere/at/all.yaml"},
         {{"--state-dir", "/x", "--single-node", "--leave-timeout", "soon"}, "soon"},
         {{"--state-dir", "/x", "--single-node", "--notice-command", "curl x"}, "absolute"},
