@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/arena.h"
+#include "base/version.h"
 #include "ctl/value.h"
 #include "ctl/verbs.h"
 

@@ -2,6 +2,7 @@
 /* rubatoctl: the command line.  Options that every verb takes, then the verb's own. */
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/version.h"
 #include "ctl/verbs.h"
 
 #include <errno.h>

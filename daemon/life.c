@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/signals.h"
+#include "base/version.h"
 #include "daemon/agent/agent.h"
 #include "daemon/agent/devices.h"
 #include "daemon/certificates.h"
@@ -145,13 +146,19 @@ static void look_whether_left(uv_timer_t *timer)
     }
 }
 
+static void run(struct rb_life *life);
+
 static void leave(struct rb_life *life)
 {
     if (life->leaving)
         return;
     life->leaving = true;
     rb_service_look(life->service);
-    if (!life->running) {
+    /* Workers of ours may live, though etcd has not taken the name yet. */
+    if (!life->running && life->presence && rb_store_synced(life->daemon.store) &&
+        rb_presence_name(life->presence) != RB_NAME_ANOTHERS)
+        run(life);
+    if (!life->running || life->ending) {
         end(life);
         return;
     }
@@ -207,10 +214,13 @@ static void run(struct rb_life *life)
 /* Facts are here, and the name is not ours yet. */
 static void on_no_name(struct rb_life *life)
 {
-    if (rb_presence_name(life->presence) == RB_NAME_ANOTHERS)
+    if (rb_presence_name(life->presence) == RB_NAME_ANOTHERS) {
+        rb_log(RB_LOG_WARN, "node %s is another rubatod by what etcd has; waiting",
+               life->settings->node);
         uv_timer_start(&life->timer, on_start, START_MS, 0);
-    else
+    } else {
         run(life); /* etcd takes no writes, and workers may wait for their agent */
+    }
 }
 
 static void on_start(uv_timer_t *timer)

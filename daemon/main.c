@@ -2,6 +2,7 @@
 /* rubatod: one a node. */
 #include "base/fault.h"
 #include "base/file.h"
+#include "base/version.h"
 #include "daemon/agent/spawn.h"
 #include "daemon/etcd/private_etcd.h"
 #include "daemon/life.h"

@@ -98,7 +98,9 @@ static bool name_is_free(struct rb_presence *presence, const struct rb_fact *kno
     }
     if (!presence->taken_since) {
         presence->taken_since = now;
-        rb_log(RB_LOG_WARN, "the name %s is in use by process %u on another state folder; waiting",
+        rb_log(RB_LOG_WARN,
+               "the name %s is that of another rubatod (process %u), or of one that ended a moment "
+               "ago; waiting",
                known->name, known->node->pid);
     }
     if (now - presence->taken_since > TAKEN_MS && presence->taken) {
@@ -237,7 +239,9 @@ static int64_t read_lease(const struct rb_presence *presence)
     if (!rb_file_read(presence->lease_path, 64, &text, &why) && text.data)
         lease = strtoll(text.data, NULL, 10);
     RB_CLEANUP(rb_freep) char *ours = lease_text(presence, lease);
-    if (lease && strchr(text.data, ' ') && strcmp(text.data, ours)) /* up to 0.23.0: no digest */
+    /* A private etcd has no others.  Up to 0.23.0 there was no digest. */
+    if (lease && !presence->daemon->settings->single_node && strchr(text.data, ' ') &&
+        strcmp(text.data, ours))
         lease = 0;
     rb_buffer_done(&text);
     return lease > 0 ? lease : 0;

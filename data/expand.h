@@ -14,10 +14,9 @@
 
 #include <stddef.h>
 
-/* Files of one list, and of all lists of a data set.  Each file keeps a descriptor and a map while
- * it is read; a job has up to two data sets, and a process 65,536 descriptors (daemon/main.c) and,
- * by default, 65,530 maps. */
-enum { RB_EXPAND_MOST = 8192, RB_EXPAND_MOST_OF_ALL = 2 * RB_EXPAND_MOST };
+/* Files of one list, and of all lists of a job.  Each file keeps a descriptor and a map while it is
+ * read; a process has 65,536 descriptors (daemon/main.c) and, by default, 65,530 maps. */
+enum { RB_EXPAND_MOST = 8192, RB_EXPAND_MOST_OF_ALL = 4 * RB_EXPAND_MOST };
 
 struct rb_expanded {
     char **path;

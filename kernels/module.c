@@ -2,6 +2,7 @@
 #include "kernels/module.h"
 
 #include "base/arena.h"
+#include "base/version.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

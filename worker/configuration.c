@@ -62,7 +62,7 @@ int rb_configuration_read(const Rb__Configure *order, const Rb__Model *model,
     one->stands = order->stands;
     one->digest = rb_hash64(order->digest, strlen(order->digest));
     one->restore = order->restore ? rb_string(order->restore) : NULL;
-    err = rb_orders_read(order->plan_path, one->size, model, &one->plan, why);
+    err = rb_orders_read(order, one->size, model, &one->plan, why);
     if (!err)
         err = rb_placement_make(one->plan, model, &one->placement, why);
     if (!err)

@@ -116,25 +116,29 @@ static int check_plan(const Rb__Plan *plan, const Rb__Model *model, struct rb_wh
     return 0;
 }
 
-static int unpack(const char *path, Rb__Plan **ret_plan, struct rb_why *why)
+static int unpack(const Rb__Configure *order, Rb__Plan **ret_plan, struct rb_why *why)
 {
     struct rb_buffer bytes = {0};
-    int err = rb_file_read(path, PLAN_LIMIT, &bytes, why);
+    int err = 0;
 
+    if (order->has_plan)
+        rb_buffer_add(&bytes, order->plan.data, order->plan.len);
+    else
+        err = rb_file_read(order->plan_path, PLAN_LIMIT, &bytes, why);
     if (!err) {
         *ret_plan = rb__plan__unpack(NULL, bytes.size, (const uint8_t *)bytes.data);
         if (!*ret_plan)
-            err = rb_why_set(why, RB_EINVAL, "%s is no plan", path);
+            err = rb_why_set(why, RB_EINVAL, "%s is no plan", order->plan_path);
     }
     rb_buffer_done(&bytes);
     return err;
 }
 
-int rb_orders_read(const char *path, uint32_t ranks, const Rb__Model *model, Rb__Plan **ret_plan,
-                   struct rb_why *why)
+int rb_orders_read(const Rb__Configure *order, uint32_t ranks, const Rb__Model *model,
+                   Rb__Plan **ret_plan, struct rb_why *why)
 {
     Rb__Plan *plan = NULL;
-    int err = unpack(path, &plan, why);
+    int err = unpack(order, &plan, why);
 
     if (!err && plan->n_ranks != ranks)
         err = rb_why_set(why, RB_EINVAL, "the plan is for %zu ranks, there are %u members",

@@ -50,14 +50,13 @@ int rb_agent_configure(struct rb_agent *agent, const struct rb_job_facts *job,
 {
     struct rb_daemon *daemon = agent->daemon;
     const struct rb_facts *facts = rb_store_facts(daemon->store);
-    const char *plan, *plan_path;
-    int err = rb_agent_plan(agent, job, configuration, arena, &plan, &plan_path, why);
+    const char *plan;
+    rb__configure__init(ret);
+    int err = rb_agent_plan(agent, job, configuration, arena, ret, &plan, why);
     if (err)
         return err;
-    rb__configure__init(ret);
     ret->number = configuration->number;
     ret->rank = (uint32_t)rank;
-    ret->plan_path = (char *)plan_path;
     ret->model_path = rb_arena_string(arena, rb_blobs_path(daemon->blobs, job->job.job->model));
     ret->members = RB_ARENA_NEW(arena, Rb__Peer *, configuration->n_members);
     for (size_t i = 0; i < configuration->n_members; i++) {

@@ -81,8 +81,8 @@ static void drain(struct rb_notice *notice)
     struct rb_writes writes = {0};
     Rb__Cordon value = RB__CORDON__INIT;
     char text[160], by[RB_CLOCK_TEXT];
-    if (!notice->pending || notice->writing || !own)
-        return;
+    if (!notice->pending || notice->writing || !own || own->lease != rb_store_lease(daemon->store))
+        return; /* the name is not ours yet, or another rubatod's */
     snprintf(text, sizeof(text), "node %s will be taken away%s%s: it is drained", node,
              notice->deadline ? " by " : "",
              notice->deadline ? rb_clock_text(notice->deadline, by) : "");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan of a configuration, as a file that its workers read.
  *
- *   shares + model  >  STATE/jobs/ID/plans/DIGEST, or memory where the disk has no room: jobs must
- *                      be able to leave a node whose disk is full
+ *   shares + model  >  STATE/jobs/ID/plans/DIGEST, or the order itself where the disk has no room:
+ *                      jobs must be able to leave a node whose disk is full
  *
  * A plan follows from the model and from which rank computes and holds what, so it is made once for
  * each distribution of shares and known by that.  Plans for what is left after a death in the
@@ -14,7 +14,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/sealed.h"
 #include "daemon/agent/jobs.h"
 #include "daemon/facts/contingency.h"
 #include "daemon/facts/holding.h"
@@ -27,7 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum {
     AHEAD_MOST = 16,
@@ -38,7 +36,8 @@ enum {
 struct rb_agent_plan {
     struct rb_agent_plan *next;
     char key[33], digest[33];
-    int memory; /* a file without a name that holds the plan; -1: it is in the job's folder */
+    Rb__Plan
+        *unsaved; /* the plan, which the disk had no room for; NULL: it is in the job's folder */
 };
 
 static void free_model(Rb__Model **model)
@@ -53,8 +52,8 @@ void rb_agent_plans_free(struct rb_agent_job *job)
     free_model(&job->planned_model);
     for (struct rb_agent_plan *plan; (plan = job->plans);) {
         job->plans = plan->next;
-        if (plan->memory >= 0)
-            close(plan->memory);
+        if (plan->unsaved)
+            rb__plan__free_unpacked(plan->unsaved, NULL);
         free(plan);
     }
 }
@@ -91,22 +90,9 @@ static bool is_kept(const char *path, const char *digest)
     return !strcmp(found, digest);
 }
 
-/* -1: there is no memory, either. */
-static int keep_in_memory(const uint8_t *bytes, size_t size)
-{
-    int file = rb_sealed_create("rubato-plan", size);
-
-    if (file >= 0 && rb_file_put(file, bytes, size) < 0) {
-        close(file);
-        return -1;
-    }
-    return file;
-}
-
 /* Write a plan into the job's folder, named by its content, if it is not there yet.  A plan that is
  * asked for again becomes as new as one just written: tidy removes the oldest. */
-static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], int *ret_memory,
-                struct rb_why *why)
+static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], struct rb_why *why)
 {
     RB_CLEANUP(rb_freep) char *plans = rb_format("%s/plans", folder);
     RB_CLEANUP(rb_freep) char *path = NULL;
@@ -118,12 +104,7 @@ static int keep(const char *folder, const Rb__Plan *plan, char ret_digest[33], i
     if (is_kept(path, ret_digest) && !utimensat(AT_FDCWD, path, NULL, 0))
         return RB_OK;
     int err = rb_file_make_folder(plans, RB_FOLDER_OWN, why);
-    err = err ? err : rb_file_write_lightly(path, bytes, size, why);
-    if (err == RB_EFULL) {
-        *ret_memory = keep_in_memory(bytes, size);
-        err = *ret_memory < 0 ? err : RB_OK;
-    }
-    return err;
+    return err ? err : rb_file_write_lightly(path, bytes, size, why);
 }
 
 /* model: read into *model where it is still NULL. */
@@ -144,7 +125,11 @@ static int make(struct rb_agent *agent, const struct rb_job_facts *facts,
         plan->has_steals = plan->steals = configuration->steals;
         plan->has_recomputes = plan->recomputes = configuration->recomputes;
         rb_replicas_place(how, *model, plan); /* by what these programs need */
-        err = keep(rb_agent_job(agent, facts->id)->folder, plan, ret->digest, &ret->memory, why);
+        err = keep(rb_agent_job(agent, facts->id)->folder, plan, ret->digest, why);
+        if (err == RB_EFULL) {
+            ret->unsaved = RB_TAKE(plan);
+            err = RB_OK;
+        }
     }
     if (plan)
         rb__plan__free_unpacked(plan, NULL);
@@ -177,7 +162,7 @@ static int find_or_make(struct rb_agent *agent, const struct rb_job_facts *facts
     uint32_t total = facts->job.job->microbatches;
     struct rb_replicas how = rb_holding_of(facts->job.job, configuration, arena);
     struct rb_agent_job *job = rb_agent_job(agent, facts->id);
-    struct rb_agent_plan made = {.memory = -1};
+    struct rb_agent_plan made = {0};
     int32_t *owners;
     struct rb_shape shape = rb_shares_shape(configuration);
     int err = rb_shares_of(configuration, total, arena, &owners, why);
@@ -200,7 +185,7 @@ static int find_or_make(struct rb_agent *agent, const struct rb_job_facts *facts
 
 int rb_agent_plan(struct rb_agent *agent, const struct rb_job_facts *facts,
                   const Rb__Configuration *configuration, struct rb_arena *arena,
-                  const char **ret_digest, const char **ret_path, struct rb_why *why)
+                  Rb__Configure *order, const char **ret_digest, struct rb_why *why)
 {
     const struct rb_agent_plan *plan;
     Rb__Model *model = NULL;
@@ -209,10 +194,13 @@ int rb_agent_plan(struct rb_agent *agent, const struct rb_job_facts *facts,
     if (err)
         return err;
     *ret_digest = rb_arena_string(arena, plan->digest);
-    *ret_path = plan->memory >= 0
-                    ? rb_arena_format(arena, "/proc/%ld/fd/%d", (long)getpid(), plan->memory)
-                    : rb_arena_format(arena, "%s/plans/%s", rb_agent_job(agent, facts->id)->folder,
-                                      plan->digest);
+    order->plan_path =
+        rb_arena_format(arena, "%s/plans/%s", rb_agent_job(agent, facts->id)->folder, plan->digest);
+    if (plan->unsaved) {
+        order->plan.len = rb__plan__get_packed_size(plan->unsaved);
+        order->plan.data = rb_arena_alloc(arena, order->plan.len);
+        order->has_plan = rb__plan__pack(plan->unsaved, order->plan.data) > 0;
+    }
     return RB_OK;
 }
 

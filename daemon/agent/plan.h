@@ -12,10 +12,11 @@ struct rb_agent_job;
 struct rb_arena;
 struct rb_job_facts;
 
-/* plan.c: *ret_* are the arena's */
+/* plan.c: put the plan of `configuration` into `order`.  *ret_digest: of the plan.  All of it is
+ * the arena's. */
 int rb_agent_plan(struct rb_agent *agent, const struct rb_job_facts *facts,
                   const Rb__Configuration *configuration, struct rb_arena *arena,
-                  const char **ret_digest, const char **ret_path, struct rb_why *why);
+                  Rb__Configure *order, const char **ret_digest, struct rb_why *why);
 void rb_agent_plan_ahead(struct rb_agent *agent, const struct rb_job_facts *facts);
 void rb_agent_plans_free(struct rb_agent_job *job);
 

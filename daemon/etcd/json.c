@@ -338,5 +338,7 @@ int rb_etcd_error_read(long status, const json_t *json, struct rb_why *why)
     for (size_t i = 0; i < RB_COUNT(codes); i++)
         if (codes[i].code == code)
             err = codes[i].err;
+    if (err == RB_EFULL && !(text && strstr(text, "space exceeded")))
+        err = RB_EUNREACHABLE; /* the same code says "too many requests" */
     return rb_why_set(why, err, "etcd answered %ld: %s", status, text ? text : "no reason given");
 }

@@ -17,6 +17,7 @@ enum {
     CALL_MS = 5000,
     CATCH_UP_MS = 2000, /* how long a commit waits for the watch to bring what it wrote, */
     STALE_MS = 100,     /* and what it was refused for, which may be of keys that are not ours */
+    REFUSED_MS = 30000, /* how long a refusal tells of etcd: what matters is tried again sooner */
     WATCHERS_MOST = 16,
     VALUE_MOST = 1 << 20,
 };
@@ -45,8 +46,9 @@ struct rb_store {
     uv_timer_t notify; /* tells watchers and ends commits: never from within etcd's callbacks */
     bool changed;
     int64_t lease;
-    bool full;          /* etcd refuses what is written, */
-    struct rb_why room; /* and says this */
+    bool full;           /* etcd had no room for the last put, */
+    struct rb_why room;  /* for this reason, */
+    uint64_t refused_ms; /* by the loop's clock */
     struct commit *commits;
     struct {
         void (*changed)(void *context);
@@ -136,20 +138,33 @@ static void commit_failed(struct commit *commit, int err, const struct rb_why *w
     commit->why = *why;
 }
 
-/* Watch and reads go on while etcd has no room, so nothing else would show it. */
-static void look_for_room(struct rb_store *store, int err, const struct rb_why *why)
+/* Etcd out of room takes deletions still. */
+static bool has_put(const struct commit *commit)
 {
-    if (err == RB_EFULL && !store->full)
-        rb_log(RB_LOG_ERROR,
-               "etcd takes no writes: %s: compact and defragment it, then disarm its alarm "
-               "(etcdctl); trying again",
-               why->text);
-    else if (!err && store->full)
+    for (size_t i = commit->first; i < commit->end; i++)
+        if (commit->writes.at[i].value)
+            return true;
+    return commit->fence.key != NULL; /* which is touched */
+}
+
+/* Watch and reads go on while etcd has no room, so nothing else would show it. */
+static void look_for_room(const struct commit *commit, int err, const struct rb_why *why)
+{
+    struct rb_store *store = commit->store;
+
+    if (err == RB_EFULL) {
+        if (!store->full)
+            rb_log(RB_LOG_ERROR,
+                   "etcd takes no writes: %s: compact and defragment it, then disarm its alarm "
+                   "(etcdctl); trying again",
+                   why->text);
+        store->full = true;
+        store->room = *why;
+        store->refused_ms = uv_now(store->loop);
+    } else if (!err && store->full && has_put(commit)) {
         rb_log(RB_LOG_INFO, "etcd takes writes again");
-    if (err && err != RB_EFULL)
-        return;
-    store->full = err == RB_EFULL;
-    store->room = *why;
+        store->full = false;
+    }
 }
 
 static void on_txn(int err, const struct rb_why *why, const json_t *answer, void *context)
@@ -160,8 +175,7 @@ static void on_txn(int err, const struct rb_why *why, const json_t *answer, void
     commit->call = NULL;
     if (!err)
         err = rb_etcd_txn_read(answer, &txn, &reason);
-    if (err || txn.succeeded)
-        look_for_room(commit->store, err, &reason);
+    look_for_room(commit, err, &reason);
     if (err) {
         commit_failed(commit, err, &reason);
         if (err == RB_EUNREACHABLE || err == RB_ETIMEOUT) {
@@ -296,7 +310,13 @@ bool rb_store_connected(const struct rb_store *store)
 
 const char *rb_store_refused(const struct rb_store *store)
 {
-    return store->full ? store->room.text : NULL;
+    return store->full && uv_now(store->loop) - store->refused_ms < REFUSED_MS ? store->room.text
+                                                                               : NULL;
+}
+
+int64_t rb_store_lease(const struct rb_store *store)
+{
+    return store->lease;
 }
 
 void rb_store_set_lease(struct rb_store *store, int64_t lease)

@@ -32,11 +32,12 @@ const struct rb_facts *rb_store_facts(struct rb_store *store);
 bool rb_store_synced(const struct rb_store *store);    /* the first list has come */
 bool rb_store_connected(const struct rb_store *store); /* the watch stands now */
 
-/* Why etcd, which answers, did not take the last write: it is out of room.  NULL: it did. */
+/* Why etcd, which answers, did not take a write a moment ago: it is out of room.  NULL: it did. */
 const char *rb_store_refused(const struct rb_store *store);
 
 /* The lease of leased writes; 0: none, they fail with RB_EUNREACHABLE. */
 void rb_store_set_lease(struct rb_store *store, int64_t lease);
+int64_t rb_store_lease(const struct rb_store *store);
 
 /* The outcome of a commit.
  *

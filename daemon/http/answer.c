@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is answered at once: health and metrics from what this node knows, and the page's files. */
 #include "base/clock.h"
+#include "base/version.h"
 #include "daemon/agent/agent.h"
 #include "daemon/certificates.h"
 #include "daemon/coordinator.h"

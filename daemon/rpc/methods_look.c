@@ -2,6 +2,7 @@
 /* Methods that look at one thing: version, status, describe, receipt. */
 #include "daemon/rpc/methods_inside.h"
 
+#include "base/version.h"
 #include "daemon/facts/members.h"
 #include "daemon/facts/shares.h"
 #include "proto/reflect.h"

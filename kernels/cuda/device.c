@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A GPU as a device: memory with two sides, one stream, arithmetic from the operator table. */
 #include "base/arena.h"
+#include "base/version.h"
 #include "kernels/cuda/cuda.h"
 #include "kernels/module.h"
 

@@ -88,17 +88,17 @@ static int find_files(struct rb_compile_work *work, const char *key, const Rb__I
     return 0;
 }
 
-static int check_count(const struct files *files, const char *key, struct rb_why *why)
+/* A process that reads the data keeps all of them open. */
+static int count_files(struct rb_compile_work *work, const struct files *files, const char *key)
 {
-    size_t n = files->features.n + files->targets.n;
-
+    work->data_files += files->features.n + files->targets.n;
     for (size_t i = 0; i < files->n_inputs; i++)
-        n += files->inputs[i].n;
-    if (n > RB_EXPAND_MOST_OF_ALL)
-        return rb_why_set(why, RB_ELIMIT,
-                          "%s: %zu files in path, targets and inputs together; the most is %d: put "
+        work->data_files += files->inputs[i].n;
+    if (work->data_files > RB_EXPAND_MOST_OF_ALL)
+        return rb_why_set(work->why, RB_ELIMIT,
+                          "%s: with it the job's data are %zu files in all; the most is %d: put "
                           "several into one",
-                          key, n, RB_EXPAND_MOST_OF_ALL);
+                          key, work->data_files, RB_EXPAND_MOST_OF_ALL);
     return 0;
 }
 
@@ -124,7 +124,7 @@ static int find_all_files(struct rb_compile_work *work, const char *key, const R
         for (size_t i = 0; !err && i < spec->n_inputs; i++)
             if (!strcmp(spec->inputs[i]->name, rb_onnx_input_name(work->onnx, input)))
                 err = find_files(work, key, spec->inputs[i], input, files);
-    return err ? err : check_count(files, key, work->why);
+    return err ? err : count_files(work, files, key);
 }
 
 /* The list of files is decided here, once: workers open the files that were found. */

@@ -18,6 +18,7 @@ struct rb_compile_work {
     struct rb_onnx *onnx;
     struct rb_onnx_info info;
     struct rb_source *train, *eval;
+    size_t data_files; /* of both */
     int64_t seq_len;
     bool blocks;            /* activations may be in blocks of channels, which GPUs do not take */
     bool tiles;             /* cores have kernels/cpu/attention_tile.h's, for this precision */

@@ -140,22 +140,24 @@ static void own_loss(void **state)
 /* Lists that each may be so long, and together are more files than a process can keep open. */
 static void too_many_files(void **state)
 {
-    RB_CLEANUP(rb_buffer_done) struct rb_buffer inputs = {0}, path = {0};
+    RB_CLEANUP(rb_buffer_done) struct rb_buffer list = {0}, path = {0}, targets = {0}, inputs = {0};
 
     (void)state;
-    rb_buffer_text(&path, "spec.data.train.path=[0");
-    rb_buffer_text(&inputs, "spec.data.train.inputs=[{name: kind, path: kind.npy}, "
-                            "{name: mask, path: [0");
-    for (int i = 1; i < 8192; i++) {
-        rb_buffer_format(&path, ",%d", i);
-        rb_buffer_format(&inputs, ",%d", i);
-    }
-    rb_buffer_text(&path, "]");
-    rb_buffer_text(&inputs, "]}]");
+    rb_buffer_text(&list, "[0");
+    for (int i = 1; i < 8192; i++)
+        rb_buffer_format(&list, ",%d", i);
+    rb_buffer_text(&list, "]");
+    rb_buffer_format(&path, "spec.data.train.path=%s", (const char *)list.data);
+    rb_buffer_format(&targets, "spec.data.train.targets=%s", (const char *)list.data);
+    rb_buffer_format(&inputs,
+                     "spec.data.train.inputs=[{name: kind, path: %s}, {name: mask, path: %s}, "
+                     "{name: labels, path: rows-labels.npy}]",
+                     (const char *)list.data, (const char *)list.data);
     MUST_REFUSE(RB_ELIMIT,
-                "spec.data.train: 16386 files in path, targets and inputs together; the most is "
-                "16384",
-                jobs_rows, MASKED, (const char *)path.data, (const char *)inputs.data, NULL);
+                "spec.data.train: with it the job's data are 32769 files in all; the most is 32768",
+                jobs_rows, "spec.model.onnx=own.onnx", "spec.data.eval=null",
+                (const char *)path.data, (const char *)targets.data, (const char *)inputs.data,
+                NULL);
 }
 
 static void refused(void **state)
