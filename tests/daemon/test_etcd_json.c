@@ -233,7 +233,8 @@ static void errors(void **state)
         int err;
     } cases[] = {
         {"{\"error\":\"x\",\"code\":5}", RB_ENOTFOUND},
-        {"{\"code\":8}", RB_EFULL},
+        {"{\"code\":8,\"message\":\"etcdserver: mvcc: database space exceeded\"}", RB_EFULL},
+        {"{\"code\":8,\"message\":\"etcdserver: too many requests\"}", RB_EUNREACHABLE},
         {"{\"code\":11}", RB_ESTALE},
         {"{\"code\":14}", RB_EUNREACHABLE},
         {"{\"code\":99}", RB_EUNREACHABLE},
