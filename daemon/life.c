@@ -124,6 +124,13 @@ static void end(struct rb_life *life)
         on_revoked(life);
 }
 
+static void fail(struct rb_life *life, int status, const char *text)
+{
+    rb_log(RB_LOG_ERROR, "%s", text);
+    life->status = status;
+    end(life);
+}
+
 static void look_whether_left(uv_timer_t *timer)
 {
     struct rb_life *life = timer->data;
@@ -146,7 +153,20 @@ static void look_whether_left(uv_timer_t *timer)
     }
 }
 
-static void run(struct rb_life *life);
+/* The name is this node's: adopt its workers, and follow facts. */
+static void run(struct rb_life *life)
+{
+    struct rb_why why = {0};
+    life->running = true;
+    uv_timer_stop(&life->timer);
+    if (rb_agent_start(life->daemon.agent, &why))
+        fail(life, RB_EXIT_UNAVAILABLE, why.text);
+    else
+        rb_log(RB_LOG_INFO, "rubatod %s: node %s, %zu device%s, %s%s%s", RUBATO_VERSION,
+               life->settings->node, life->devices->n, life->devices->n == 1 ? "" : "s",
+               life->settings->state_dir, life->devices->missing ? "; " : "",
+               life->devices->missing ? life->devices->missing : "");
+}
 
 static void leave(struct rb_life *life)
 {
@@ -176,16 +196,7 @@ static void on_signal(uv_signal_t *handle, int number)
     leave(handle->data);
 }
 
-static void fail(struct rb_life *life, int status, const char *text)
-{
-    rb_log(RB_LOG_ERROR, "%s", text);
-    life->status = status;
-    end(life);
-}
-
 /* ---- Starting -------------------------------------------------------------------------------- */
-
-static void on_start(uv_timer_t *timer);
 
 void rb_life_on_taken(void *context)
 {
@@ -197,39 +208,16 @@ void rb_life_on_taken(void *context)
     fail(life, RB_EXIT_CONFIG, text);
 }
 
-static void run(struct rb_life *life)
-{
-    struct rb_why why = {0};
-    life->running = true;
-    uv_timer_stop(&life->timer);
-    if (rb_agent_start(life->daemon.agent, &why))
-        fail(life, RB_EXIT_UNAVAILABLE, why.text);
-    else
-        rb_log(RB_LOG_INFO, "rubatod %s: node %s, %zu device%s, %s%s%s", RUBATO_VERSION,
-               life->settings->node, life->devices->n, life->devices->n == 1 ? "" : "s",
-               life->settings->state_dir, life->devices->missing ? "; " : "",
-               life->devices->missing ? life->devices->missing : "");
-}
-
-/* Facts are here, and the name is not ours yet. */
-static void on_no_name(struct rb_life *life)
-{
-    if (rb_presence_name(life->presence) == RB_NAME_ANOTHERS) {
-        rb_log(RB_LOG_WARN, "node %s is another rubatod by what etcd has; waiting",
-               life->settings->node);
-        uv_timer_start(&life->timer, on_start, START_MS, 0);
-    } else {
-        run(life); /* etcd takes no writes, and workers may wait for their agent */
-    }
-}
-
 static void on_start(uv_timer_t *timer)
 {
     struct rb_life *life = timer->data;
     if (life->ending)
         return;
-    if (rb_store_synced(life->daemon.store)) {
-        on_no_name(life);
+    if (rb_store_synced(life->daemon.store)) { /* and the name is not ours yet */
+        if (rb_presence_name(life->presence) == RB_NAME_ANOTHERS)
+            uv_timer_start(timer, on_start, START_MS, 0);
+        else
+            run(life); /* etcd takes no writes, and workers may wait for their agent */
         return;
     }
     RB_CLEANUP(rb_freep) char *folder = rb_format("%s/etcd", life->settings->state_dir);

@@ -89,10 +89,10 @@ static void on_node_written(int err, const struct rb_why *why, void *context)
 }
 
 /* A key under another lease is of a rubatod that died a moment ago, or of one that lives. */
-static bool name_is_free(struct rb_presence *presence, const struct rb_fact *known, int64_t lease)
+static bool name_is_free(struct rb_presence *presence, const struct rb_fact *known)
 {
     uint64_t now = uv_now(presence->daemon->loop);
-    if (!known || known->lease == lease || presence->announced) {
+    if (rb_presence_name(presence) != RB_NAME_ANOTHERS || presence->announced) {
         presence->taken_since = 0;
         return true;
     }
@@ -115,7 +115,7 @@ static void announce(struct rb_presence *presence, const struct rb_facts *facts,
 {
     const struct rb_fact *known = rb_fact_find(&facts->nodes, presence->daemon->settings->node);
     ProtobufCMessage *message = NULL;
-    if (presence->writing || !name_is_free(presence, known, lease))
+    if (presence->writing || !name_is_free(presence, known))
         return;
     RB_CLEANUP(rb_freep) char *text = node_text(presence, &message);
     if (message && (!known || known->lease != lease || strcmp(known->text, text))) {

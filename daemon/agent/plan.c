@@ -36,8 +36,7 @@ enum {
 struct rb_agent_plan {
     struct rb_agent_plan *next;
     char key[33], digest[33];
-    Rb__Plan
-        *unsaved; /* the plan, which the disk had no room for; NULL: it is in the job's folder */
+    Rb__Plan *unsaved; /* the disk had no room for it; NULL: it is in the job's folder */
 };
 
 static void free_model(Rb__Model **model)
@@ -199,7 +198,8 @@ int rb_agent_plan(struct rb_agent *agent, const struct rb_job_facts *facts,
     if (plan->unsaved) {
         order->plan.len = rb__plan__get_packed_size(plan->unsaved);
         order->plan.data = rb_arena_alloc(arena, order->plan.len);
-        order->has_plan = rb__plan__pack(plan->unsaved, order->plan.data) > 0;
+        rb__plan__pack(plan->unsaved, order->plan.data);
+        order->has_plan = true;
     }
     return RB_OK;
 }
